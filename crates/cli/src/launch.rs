@@ -176,8 +176,7 @@ fn serve_metrics(
     supervisor: Supervisor,
     sources: Sources,
 ) -> anyhow::Result<Option<MetricsServer>> {
-    let hosts = &config.rack.metrics_hosts;
-    let start = |address| MetricsServer::start(address, hosts, Arc::new(supervisor), sources);
+    let start = |address| MetricsServer::start(address, config, Arc::new(supervisor), sources);
     Ok(address.map(start).transpose()?)
 }
 

@@ -22,17 +22,22 @@ pub enum Transactions {
 impl Transactions {
     /// All of them.
     pub const ALL: [Transactions; 2] = [Transactions::Refuse, Transactions::Batch];
+
+    /// As `rack.toml` spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transactions::Refuse => "refuse",
+            Transactions::Batch => "batch",
+        }
+    }
 }
 
 impl FromStr for Transactions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Transactions, String> {
-        match text {
-            "refuse" => Ok(Transactions::Refuse),
-            "batch" => Ok(Transactions::Batch),
-            _ => Err(format!("{text:?} is none of \"refuse\", \"batch\"")),
-        }
+        let named = Transactions::ALL.into_iter().find(|choice| choice.name() == text);
+        named.ok_or_else(|| format!("{text:?} is none of \"refuse\", \"batch\""))
     }
 }
 

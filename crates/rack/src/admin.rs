@@ -1,14 +1,18 @@
 //! Metrics and administration over HTTP. docs/run/operations.md describes the endpoints; their JSON
 //! only ever gains fields.
 
+use crate::config::RackConfig;
 use crate::metrics::Sources;
 use crate::observer::{Observer, PERIOD};
 mod connections;
+mod console;
+mod elsewhere;
 mod events;
 mod heat;
 mod hosts;
 mod hot;
 mod live;
+mod whatif;
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -17,6 +21,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use connections::{LIMITS, Limits};
+use console::Pages;
+use elsewhere::Elsewhere;
+pub(crate) use elsewhere::Told;
 pub use heat::HeatStatus;
 use hosts::Hosts;
 pub use hot::{HotKeyStatus, HotStatus, KeyPlace, SECONDS_DEFAULT};
@@ -32,11 +39,17 @@ pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
+pub use whatif::{WhatIf, WhatIfNode, WhatIfSize};
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
 pub trait Admin: Send + Sync {
     /// The rack at a glance.
     fn status(&self) -> RackStatus;
+
+    /// The controller is in this process.
+    fn has_controller(&self) -> bool {
+        false
+    }
 
     /// Whether what is in this process serves, and what it says of that.
     ///
@@ -58,6 +71,9 @@ pub trait Admin: Send + Sync {
     /// # Errors
     /// This process has no gateway, which counts them.
     fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError>;
+
+    /// Adds what the controller knows of hot keys that another process counted, if it is here.
+    fn place(&self, _hot: &mut HotStatus) {}
 
     /// What hash ranges were asked for since the start; `None`: this process has no gateway.
     fn asked(&self) -> Option<Counts>;
@@ -433,15 +449,19 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Serves at `address` (port 0: any free one), until it is stopped or dropped. Requests name it
-    /// by an IP address, `localhost` or one of `hosts`.
+    /// Serves at `address` (port 0: any free one) what a process of `config`'s rack tells, until it
+    /// is stopped or dropped. Requests name it by an IP address, `localhost` or one of the
+    /// configuration's hosts.
+    ///
+    /// # Errors
+    /// The address can't be had, or the console's token can't be kept.
     pub fn start(
         address: SocketAddr,
-        hosts: &[String],
+        config: &RackConfig,
         admin: Arc<dyn Admin>,
         sources: Sources,
     ) -> io::Result<MetricsServer> {
-        MetricsServer::limited(address, Shared::new(admin, sources, Hosts::new(hosts)), LIMITS)
+        MetricsServer::limited(address, Shared::new(config, admin, sources)?, LIMITS)
     }
 
     fn limited(address: SocketAddr, shared: Shared, limits: Limits) -> io::Result<MetricsServer> {
@@ -513,14 +533,23 @@ struct Shared {
     admin: Arc<dyn Admin>,
     sources: Sources,
     hosts: Hosts,
+    pages: Pages,
+    elsewhere: Elsewhere,
     observer: Arc<Observer>,
     watchers: live::Places,
 }
 
 impl Shared {
-    fn new(admin: Arc<dyn Admin>, sources: Sources, hosts: Hosts) -> Shared {
-        let observer = Arc::new(Observer::new());
-        Shared { admin, sources, hosts, observer, watchers: live::Places::default() }
+    fn new(config: &RackConfig, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<Shared> {
+        Ok(Shared {
+            hosts: Hosts::new(&config.rack.metrics_hosts),
+            pages: Pages::new(config, admin.has_controller())?,
+            elsewhere: Elsewhere::new(config, admin.has_controller()),
+            admin,
+            sources,
+            observer: Arc::new(Observer::new()),
+            watchers: live::Places::default(),
+        })
     }
 
     /// Looks at the rack once a second, for ever.
@@ -529,9 +558,14 @@ impl Shared {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            let Shared { admin, observer, .. } = self.clone();
+            let Shared { admin, observer, elsewhere, .. } = self.clone();
+            // Others are asked only for those who watch.
+            let told = match observer.is_watched() {
+                true => elsewhere.look().await,
+                false => Told::default(),
+            };
             // What went wrong is in the log; the next look may succeed.
-            let _ = blocking(move || observer.look(&*admin)).await;
+            let _ = blocking(move || observer.look(&*admin, told)).await;
         }
     }
 }
@@ -544,13 +578,16 @@ impl fmt::Debug for Shared {
 
 fn router(shared: Shared) -> Router {
     Router::new()
-        .route("/", get(index))
+        .route("/", get(console::index))
+        .route("/console/{*path}", get(console::file))
+        .route("/config", get(console::config))
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route("/status", get(status))
         .route("/cached", get(cached))
         .route("/hot", get(hot::hot))
         .route("/heat", get(heat::heat))
+        .route("/whatif", get(whatif::whatif))
         .route("/events", get(events::events))
         .route("/live", get(live::live))
         .route("/nodes", get(nodes))
@@ -572,8 +609,10 @@ GET  /status      the rack at a glance (JSON)
 GET  /cached      cached records, the most counted first (JSON; ?limit=N)
 GET  /hot         the hottest keys now (JSON; ?limit=N&seconds=S)
 GET  /heat        requests by hash range over time (JSON; ?seconds=S&columns=N)
+GET  /whatif      nodes' loads without the cache, and with another one (JSON; ?scheme=NAME&records=N)
 GET  /events      what has happened (JSON; ?since=N&limit=M)
 GET  /live        a sample each second (server-sent events)
+GET  /config      the settings in force, without secrets (JSON)
 GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)
@@ -582,10 +621,6 @@ GET  /healthz     200 if the rack (of a part: this process) serves, 503 if not
 POST /snapshot    take a snapshot now (from this machine only)
 POST /drain       empty the cache: bring every record to its node (from this machine only)
 ";
-
-async fn index() -> &'static str {
-    INDEX
-}
 
 /// Runs what may block where it may.
 async fn blocking<T: Send + 'static>(
@@ -648,7 +683,8 @@ async fn snapshot(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    command(peer, &headers, move || shared.admin.snapshot()).await
+    let pages = shared.pages.clone();
+    command(&pages, peer, &headers, move || shared.admin.snapshot()).await
 }
 
 async fn drain(
@@ -656,17 +692,19 @@ async fn drain(
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
+    let pages = shared.pages.clone();
     let work = move || {
         let result = shared.admin.drain()?;
         shared.observer.drained(&result);
         Ok(result)
     };
-    command(peer, &headers, work).await
+    command(&pages, peer, &headers, work).await
 }
 
-/// Commands are taken from this machine's programs: not from others, and not from web pages that a
-/// browser here shows.
+/// Commands are taken from this machine's programs, not from others; of web pages that a browser
+/// here shows from the console's own only, if they have its token.
 async fn command<T: Serialize + Send + 'static>(
+    pages: &Pages,
     peer: SocketAddr,
     headers: &HeaderMap,
     work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
@@ -678,7 +716,8 @@ async fn command<T: Serialize + Send + 'static>(
         ));
     }
     if headers.contains_key(header::ORIGIN) {
-        return Err(refuse("commands are not taken from web pages; use switchback ctl or curl\n"));
+        pages.may_command(headers).map_err(refuse)?;
+        tracing::info!(%peer, "the console sent a command");
     }
     Ok(answer(blocking(work).await?))
 }

@@ -1,6 +1,7 @@
 //! The parts of a rack in one process: started in the order in which they need each other, stopped
 //! in reverse.
 
+use crate::config::KeyNames;
 use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread,
     NodeHandle, NodeThread, Stop, SwitchThread,
@@ -382,7 +383,7 @@ impl Assembly {
                     .controller
                     .call(|controller, _| controller.cached_keys())
                     .unwrap_or_default();
-                return Err(crate::supervise::describe_remaining(&keys));
+                return Err(crate::supervise::describe_remaining(&keys, KeyNames::Names));
             }
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -53,8 +53,8 @@ impl EmbeddedRack {
         let gateway = gateway::start(config, workers, 1, |index, id| assembly.client(index, id))?;
         let sources = Sources::default();
         let supervisor = attach(supervisor, &assembly, &gateway, config, &sources);
-        let (address, hosts) = (config.rack.metrics, &config.rack.metrics_hosts);
-        let metrics = MetricsServer::start(address, hosts, Arc::new(supervisor), sources)?;
+        let admin = Arc::new(supervisor);
+        let metrics = MetricsServer::start(config.rack.metrics, config, admin, sources)?;
         let spool =
             (config.gateway.durability != Durability::Memory).then(|| config.gateway.spool.clone());
         Ok(EmbeddedRack { assembly, gateway, metrics, spool })

@@ -8,7 +8,7 @@ use crate::admin::{
     ControlStatus, DrainResult, HotStatus, NodeStatus, OperationsStatus, PartitionStatus,
     RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
 };
-use crate::config::{RackConfig, Shape};
+use crate::config::{KeyNames, RackConfig, Shape};
 use crate::gateway::Serves;
 use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
 use std::cmp::Reverse;
@@ -20,7 +20,7 @@ use switchback_core::controller::{
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
 use switchback_heat::{Counts, Heat};
-use switchback_wire::Partition;
+use switchback_wire::{KeyHash, Partition};
 
 /// How long a snapshot may take that an operator asked for.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(30);
@@ -143,6 +143,21 @@ impl Supervisor {
         status
     }
 
+    fn cached_record(&self, inspected: &InspectedKeyStatus) -> CachedRecord {
+        let InspectedKeyStatus { key, age_us, switch_has } = inspected;
+        CachedRecord {
+            key: shown(&key.key, key.hash, self.config.console.keys),
+            node: key.node,
+            count: switch_has.map(|has| has.count),
+            age_seconds: age_us.map(|us| us as f64 / 1e6),
+            dirty: switch_has.map(|has| has.dirty),
+            bytes: switch_has.map(|has| has.bytes.into()),
+            class: key.class,
+            slot: key.slot,
+            stage: key.stage.into(),
+        }
+    }
+
     /// Why the controller's files can't be stored just now, if it is here and so.
     fn store_error(&self) -> Option<String> {
         self.controller.as_ref().and_then(ControllerHandle::store_error)
@@ -193,6 +208,10 @@ fn ended() -> AdminError {
 }
 
 impl Admin for Supervisor {
+    fn has_controller(&self) -> bool {
+        self.controller.is_some()
+    }
+
     fn status(&self) -> RackStatus {
         let counted = |count: fn(&AgentStatistics) -> u64| {
             Some(self.last_switches()?.map(|switch| count(&switch.agent.statistics())).sum())
@@ -238,12 +257,16 @@ impl Admin for Supervisor {
         let keys = inspect(self.controller()?)?;
         Ok(CachedStatus {
             total: keys.len() as u64,
-            records: keys.iter().take(limit).map(cached_record).collect(),
+            records: keys.iter().take(limit).map(|key| self.cached_record(key)).collect(),
         })
     }
 
     fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError> {
         self.hottest(limit, seconds)
+    }
+
+    fn place(&self, hot: &mut HotStatus) {
+        self.place_all(&mut hot.keys);
     }
 
     fn asked(&self) -> Option<Counts> {
@@ -335,17 +358,17 @@ impl Admin for Supervisor {
         };
         Ok(DrainResult {
             drained: before.saturating_sub(left.len() as u64),
-            remaining: describe_remaining(&left),
+            remaining: describe_remaining(&left, self.config.console.keys),
             duration_seconds: start.elapsed().as_secs_f64(),
         })
     }
 }
 
 /// What a drain has left, by node.
-pub(crate) fn describe_remaining(keys: &[CachedKeyStatus]) -> Vec<String> {
+pub(crate) fn describe_remaining(keys: &[CachedKeyStatus], names: KeyNames) -> Vec<String> {
     let mut by_node = std::collections::BTreeMap::<u16, Vec<String>>::new();
     for key in keys {
-        by_node.entry(key.node).or_default().push(key.key.escape_ascii().to_string());
+        by_node.entry(key.node).or_default().push(shown(&key.key, key.hash, names));
     }
     let line = |(node, keys): (&u16, &Vec<String>)| {
         let some = keys.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
@@ -355,18 +378,12 @@ pub(crate) fn describe_remaining(keys: &[CachedKeyStatus]) -> Vec<String> {
     by_node.iter().map(line).collect()
 }
 
-fn cached_record(inspected: &InspectedKeyStatus) -> CachedRecord {
-    let InspectedKeyStatus { key, age_us, switch_has } = inspected;
-    CachedRecord {
-        key: key.key.escape_ascii().to_string(),
-        node: key.node,
-        count: switch_has.map(|has| has.count),
-        age_seconds: age_us.map(|us| us as f64 / 1e6),
-        dirty: switch_has.map(|has| has.dirty),
-        bytes: switch_has.map(|has| has.bytes.into()),
-        class: key.class,
-        slot: key.slot,
-        stage: key.stage.into(),
+/// A key as it is told: other bytes than printable ASCII as `\xNN`, or only the first 16 digits of
+/// its hash.
+fn shown(key: &[u8], hash: KeyHash, names: KeyNames) -> String {
+    match names {
+        KeyNames::Names => key.escape_ascii().to_string(),
+        KeyNames::Hash => format!("#{:016x}", u128::from_be_bytes(hash.0) >> 64),
     }
 }
 

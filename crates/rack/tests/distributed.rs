@@ -144,7 +144,8 @@ async fn a_killed_switchs_recovery_is_told_as_an_event_with_the_steps_of_the_sta
     let handle = controller.controller.clone();
     let supervisor = Supervisor { controller: Some(handle), ..Supervisor::new(&config) };
     let any = "127.0.0.1:0".parse().unwrap();
-    let metrics = MetricsServer::start(any, &[], Arc::new(supervisor), Sources::default()).unwrap();
+    let admin = Arc::new(supervisor);
+    let metrics = MetricsServer::start(any, &config, admin, Sources::default()).unwrap();
     let second = SwitchPart::start(&config, 1, None).unwrap();
     let serves = |status: &RackStatus| status.switches.iter().filter(|it| it.alive).count() == 2;
     let before: RackStatus = http::until(metrics.address(), "/status", serves);

@@ -13,11 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use switchback_rack::admin::{HeatStatus, HotStatus, KeyPlace};
-use switchback_rack::config::{Durability, Overrides, RackConfig};
+use switchback_rack::admin::{CachedStatus, HeatStatus, HotStatus, KeyPlace};
+use switchback_rack::config::{Durability, KeyNames, Overrides, RackConfig};
 use switchback_rack::embedded::EmbeddedRack;
 
 fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
+    EmbeddedRack::start(&config(directory), None).unwrap()
+}
+
+fn config(directory: &tempfile::TempDir) -> RackConfig {
     let any: Option<SocketAddr> = Some("127.0.0.1:0".parse().unwrap());
     let overrides = Overrides {
         nodes: Some(2),
@@ -29,7 +33,7 @@ fn start(directory: &tempfile::TempDir) -> EmbeddedRack {
         cache_records: Some(64),
         ..Overrides::default()
     };
-    EmbeddedRack::start(&RackConfig::load(None, &overrides).unwrap(), None).unwrap()
+    RackConfig::load(None, &overrides).unwrap()
 }
 
 /// Requests between two pauses of the load, of one connection.
@@ -139,6 +143,31 @@ fn a_planted_hot_key_is_the_first_and_its_rate_is_right() {
     };
     until(rack.metrics_address(), "/heat?seconds=2&columns=1", is_right);
     load.end();
+    rack.shutdown(Duration::from_secs(30)).unwrap();
+}
+
+#[test]
+fn hidden_keys_are_told_by_their_hashes_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut config = config(&directory);
+    config.console.keys = KeyNames::Hash;
+    let rack = EmbeddedRack::start(&config, None).unwrap();
+    let load = Load::start(&rack);
+    let is_there = |cached: &CachedStatus| cached.records.len() > 10;
+    let cached: CachedStatus = until(rack.metrics_address(), "/cached", is_there);
+    let hot: HotStatus =
+        until(rack.metrics_address(), "/hot?seconds=10", |hot: &HotStatus| hot.keys.len() == 20);
+    load.end();
+    let is_hash = |key: &str| {
+        key.strip_prefix('#').is_some_and(|hash| {
+            hash.len() == 16 && hash.chars().all(|digit| digit.is_ascii_hexdigit())
+        })
+    };
+    assert!(cached.records.iter().all(|record| is_hash(&record.key)), "{cached:?}");
+    for key in &hot.keys {
+        assert!(is_hash(&key.key) && key.hash.starts_with(&key.key[1..]), "{key:?}");
+        assert!(key.hash.starts_with(&format!("{:02x}", key.range)), "{key:?}");
+    }
     rack.shutdown(Duration::from_secs(30)).unwrap();
 }
 

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_rack::config::{
-    Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
+    ConsoleAccess, Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
 };
 use switchback_terminal::scheme_parser;
 use switchback_wire::{LAYERS_MAX, Scheme};
@@ -158,14 +158,22 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         |rack| {
             if hints {
                 let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
-                output::note(&what_next(rack, &program, password, config.rack.scheme));
+                let has_console = config.console.access != ConsoleAccess::Off;
+                let scheme = config.rack.scheme;
+                output::note(&what_next(rack, &program, password, has_console, scheme));
             }
         },
     )
 }
 
 /// What to try with a rack that just started. `program` is the command's first word.
-fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) -> String {
+fn what_next(
+    rack: &dyn Running,
+    program: &str,
+    password: bool,
+    has_console: bool,
+    scheme: Scheme,
+) -> String {
     let paint = Paint::stderr();
     let mut text = format!(
         "\nThe rack serves ({}). Try, in another terminal:\n",
@@ -186,6 +194,9 @@ fn what_next(rack: &dyn Running, program: &str, password: bool, scheme: Scheme) 
             if metrics.port() == 9464 { String::new() } else { format!(" --metrics {metrics}") };
         hint(format!("{program} ctl status{flag}"), "who answers, what is cached");
         hint(format!("curl http://{metrics}/metrics"), "for Prometheus");
+        if has_console {
+            hint(format!("http://{metrics}/"), "all of it in a browser");
+        }
     }
     text + "Ctrl-C brings every cached record to its node and stops."
 }
@@ -213,7 +224,7 @@ mod tests {
 
     #[test]
     fn hints_can_be_pasted() {
-        let text = what_next(&Fake, "target/release/switchback", true, Scheme::FarReach);
+        let text = what_next(&Fake, "target/release/switchback", true, true, Scheme::FarReach);
         assert!(
             text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"),
             "{text}"
@@ -222,5 +233,6 @@ mod tests {
             text.contains("  target/release/switchback ctl status --metrics 127.0.0.1:1234"),
             "{text}"
         );
+        assert!(text.contains("  http://127.0.0.1:1234/ "), "{text}");
     }
 }

@@ -84,6 +84,7 @@ pub struct ChainStatus {
 #[allow(missing_docs)]
 pub struct CachedKeyStatus {
     pub key: Vec<u8>,
+    pub hash: KeyHash,
     pub node: u16,
     pub class: u8,
     pub slot: u32,

@@ -1,6 +1,6 @@
 //! `GET /heat`: requests by hash range over time.
 
-use super::{Shared, answer, blocking};
+use super::{AdminError, Shared, answer, blocking};
 use crate::observer::Seen;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -41,12 +41,24 @@ pub(super) async fn heat(
 ) -> Result<Response, Response> {
     let seconds = wanted.seconds.unwrap_or(FINE_SECONDS).clamp(1, COARSE_SECONDS);
     let columns = wanted.columns.unwrap_or(COLUMNS_DEFAULT).clamp(1, COLUMNS_MAX);
-    let seen = move || match shared.observer.heat(seconds, columns) {
+    Ok(answer(told(&shared, seconds, columns).await?))
+}
+
+/// Heat as this process saw it, or the one that has the gateway.
+pub(super) async fn told(
+    shared: &Shared,
+    seconds: u64,
+    columns: u64,
+) -> Result<Result<HeatStatus, AdminError>, Response> {
+    let Shared { admin, observer, elsewhere, .. } = shared.clone();
+    let seen = move || match observer.heat(seconds, columns) {
         Some(seen) => Ok(status(&seen)),
         // As of a process without a gateway, or until the first look.
-        None => shared.admin.hot(0, 0).map(|_| HeatStatus::default()),
+        None => admin.hot(0, 0).map(|_| HeatStatus::default()),
     };
-    Ok(answer(blocking(seen).await?))
+    let here = blocking(seen).await?;
+    let Err(AdminError::Unsupported(_)) = here else { return Ok(here) };
+    Ok(elsewhere.heat(seconds, columns).await.map_or(here, Ok))
 }
 
 fn status(seen: &Seen) -> HeatStatus {

@@ -1,9 +1,10 @@
 //! `GET /hot`: the hottest keys now.
 
-use super::{Shared, answer, blocking};
+use super::{AdminError, Shared, answer, blocking};
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use switchback_heat::{KEYS, SECONDS_MAX};
 
 /// Keys that are listed without a limit.
@@ -34,6 +35,9 @@ pub struct HotStatus {
 pub struct HotKeyStatus {
     /// As in [`CachedRecord`](super::CachedRecord); of a key beyond 128 B the beginning.
     pub key: String,
+    /// Its hash, keyed: 32 hexadecimal digits.
+    #[serde(default)]
+    pub hash: String,
     /// Its length.
     pub key_bytes: u16,
     /// Its hash range, a row of `GET /heat`.
@@ -95,5 +99,23 @@ pub(super) async fn hot(
 ) -> Result<Response, Response> {
     let limit = wanted.limit.unwrap_or(KEYS_DEFAULT).min(KEYS);
     let seconds = wanted.seconds.unwrap_or(SECONDS_DEFAULT).min(SECONDS_MAX);
-    Ok(answer(blocking(move || shared.admin.hot(limit, seconds)).await?))
+    Ok(answer(told(&shared, limit, seconds).await?))
+}
+
+/// The hottest keys, of this process or of the one that has the gateway.
+pub(super) async fn told(
+    shared: &Shared,
+    limit: usize,
+    seconds: u64,
+) -> Result<Result<HotStatus, AdminError>, Response> {
+    let admin = Arc::clone(&shared.admin);
+    let here = blocking(move || admin.hot(limit, seconds)).await?;
+    let Err(AdminError::Unsupported(_)) = here else { return Ok(here) };
+    let Some(mut hot) = shared.elsewhere.hot(limit, seconds).await else { return Ok(here) };
+    let admin = Arc::clone(&shared.admin);
+    let placed = move || {
+        admin.place(&mut hot);
+        hot
+    };
+    blocking(placed).await.map(Ok)
 }

@@ -1,17 +1,23 @@
 //! The server over real sockets, with an [`Admin`] that answers from memory.
 
 use super::*;
+use crate::config::ConsoleAccess;
 use crate::metrics::Samples;
 use crate::observer::LiveSample;
 use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 
 #[derive(Default)]
 struct Fake {
     down: bool,
+    has_controller: bool,
 }
 
 impl Admin for Fake {
+    fn has_controller(&self) -> bool {
+        self.has_controller
+    }
     fn status(&self) -> RackStatus {
         let phase = if self.down { "recovering" } else { "serving" };
         RackStatus { name: "test".into(), phase: phase.into(), ..RackStatus::default() }
@@ -52,8 +58,9 @@ impl Admin for Fake {
 fn start(admin: Fake) -> MetricsServer {
     let sources = Sources::default();
     sources.add(|samples: &mut Samples| samples.gauge("switchback_epoch", "Epoch.", &[], 4.0));
-    let hosts = ["Rack1.example.org".to_owned()];
-    MetricsServer::start("127.0.0.1:0".parse().unwrap(), &hosts, Arc::new(admin), sources).unwrap()
+    let mut config = RackConfig::default();
+    config.rack.metrics_hosts = vec!["Rack1.example.org".to_owned()];
+    MetricsServer::start("127.0.0.1:0".parse().unwrap(), &config, Arc::new(admin), sources).unwrap()
 }
 
 /// One exchange: status code, and everything after the headers.
@@ -227,6 +234,105 @@ fn commands_are_carried_out_or_say_why_not() {
 fn web_pages_can_not_command() {
     let server = start(Fake::default());
     assert_eq!(exchange(&server, "POST /snapshot", "Origin: http://evil.example\r\n").0, 403);
+    let own = format!("Origin: http://{}\r\nAuthorization: Bearer \r\n", server.address());
+    let (code, why) = exchange(&server, "POST /snapshot", &own);
+    assert!(code == 403 && why.contains("access = \"control\""), "{code} {why}");
+}
+
+/// A server whose console has this access, with its data there.
+fn with_console(access: ConsoleAccess, data: &std::path::Path) -> io::Result<MetricsServer> {
+    let mut config = RackConfig::default();
+    config.console.access = access;
+    config.controller.data = data.to_owned();
+    config.gateway.password = Some("hunter2".into());
+    let admin = Arc::new(Fake { has_controller: true, ..Fake::default() });
+    MetricsServer::start("127.0.0.1:0".parse().unwrap(), &config, admin, Sources::default())
+}
+
+#[test]
+fn the_consoles_own_pages_command_with_its_token() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("console-token");
+    let server = with_console(ConsoleAccess::Control, directory.path()).unwrap();
+    let mode = file.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    let token = std::fs::read_to_string(&file).unwrap().trim_end().to_owned();
+    assert_eq!(token.len(), 32);
+    let code = |origin: &str, token: &str| {
+        let headers = format!("Origin: {origin}\r\nAuthorization: {token}\r\n");
+        exchange(&server, "POST /snapshot", &headers).0
+    };
+    let (own, right) = (format!("http://{}", server.address()), format!("Bearer {token}"));
+    assert_eq!(code(&own, &right), 200);
+    let other_port = format!("http://127.0.0.1:{}", server.address().port() ^ 1);
+    for origin in [other_port.as_str(), "http://localhost", "null", "http://evil.example"] {
+        assert_eq!(code(origin, &right), 403, "{origin}");
+    }
+    let longer = format!("{right}0");
+    for wrong in ["", "Bearer", "Bearer ", &right[..38], &longer, &token, "Bearer hunter2"] {
+        assert_eq!(code(&own, wrong), 403, "{wrong}");
+    }
+    // Programs of this machine need none, as before.
+    assert_eq!(exchange(&server, "POST /snapshot", "").0, 200);
+    drop(server);
+    let again = with_console(ConsoleAccess::Control, directory.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), token, "it stays");
+    drop(again);
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let error = with_console(ConsoleAccess::Control, directory.path()).unwrap_err().to_string();
+    assert!(error.contains("console-token: other users may read it"), "{error}");
+}
+
+#[test]
+fn a_browser_gets_the_page_and_other_programs_the_list() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = with_console(ConsoleAccess::Read, directory.path()).unwrap();
+    assert!(!directory.path().join("console-token").exists(), "nothing can be commanded");
+    let browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n";
+    let (code, page) = exchange(&server, "GET /", browser);
+    assert!(code == 200 && page.starts_with("<!doctype html>"), "{page}");
+    assert!(exchange(&server, "GET /", "Accept: */*\r\n").1.starts_with("Switchback\n"));
+    for path in page.split('"').filter(|word| word.starts_with("console/")) {
+        let head = format!("GET /{path} HTTP/1.1\r\nHost: localhost\r\n");
+        let answer = whole(&server, &head);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer:.200}");
+        let policy = "content-security-policy: default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+        assert!(answer.contains(policy), "{path}: {answer:.400}");
+        let tag = answer.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap();
+        let again = whole(&server, &format!("{head}If-None-Match: {tag}\r\n"));
+        assert!(again.starts_with("HTTP/1.1 304"), "{path}: {again:.200}");
+    }
+    for path in ["/console/", "/console/../rack.toml", "/console/%2e%2e/lib.rs", "/console/app.js/"]
+    {
+        assert_eq!(exchange(&server, &format!("GET {path}"), "").0, 404, "{path}");
+    }
+    let evil = "GET / HTTP/1.1\r\nHost: evil.example\r\nAccept: text/html\r\n";
+    assert_eq!(sent(&server, evil).0, 421);
+    let off = with_console(ConsoleAccess::Off, directory.path()).unwrap();
+    assert!(exchange(&off, "GET /", browser).1.starts_with("Switchback\n"));
+    assert_eq!(exchange(&off, "GET /console/app.js", "").0, 404);
+}
+
+#[test]
+fn settings_are_told_without_secrets() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = with_console(ConsoleAccess::Control, directory.path()).unwrap();
+    let (code, body) = exchange(&server, "GET /config", "");
+    let token = std::fs::read_to_string(directory.path().join("console-token")).unwrap();
+    assert!(code == 200 && !body.contains("hunter2") && !body.contains(token.trim_end()), "{body}");
+    let told: serde_json::Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(told["settings"]["gateway"]["has_password"], true);
+    let changed: Vec<_> = told["changed"].as_array().unwrap().iter().collect();
+    assert_eq!(changed, ["console.access", "controller.data", "gateway.has_password"]);
+}
+
+/// Head and body of an answer.
+fn whole(server: &MetricsServer, head: &str) -> String {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(stream, "{head}Connection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
 /// DNS rebinding: the page's name leads here, and the browser says that name.
@@ -328,6 +434,7 @@ fn pages_of_other_hosts_are_not_answered() {
 
 #[tokio::test]
 async fn other_machines_can_not_command() {
+    let pages = Pages::new(&RackConfig::default(), true).unwrap();
     for (peer, code) in [
         ("10.0.0.1:5", 403),
         ("[::ffff:10.0.0.1]:5", 403),
@@ -335,14 +442,15 @@ async fn other_machines_can_not_command() {
         ("[::1]:5", 200),
     ] {
         let answer =
-            command(peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1)).await;
+            command(&pages, peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1))
+                .await;
         assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
     }
 }
 
 #[test]
 fn a_rack_that_recovers_is_not_healthy() {
-    let server = start(Fake { down: true });
+    let server = start(Fake { down: true, ..Fake::default() });
     assert_eq!(exchange(&server, "GET /healthz", ""), (503, "recovering\n".into()));
 }
 
@@ -350,7 +458,8 @@ fn a_rack_that_recovers_is_not_healthy() {
 fn a_taken_port_says_how_to_mend_it() {
     let server = start(Fake::default());
     let (admin, sources) = (Arc::new(Fake::default()), Sources::default());
-    let error = MetricsServer::start(server.address(), &[], admin, sources).unwrap_err();
+    let error =
+        MetricsServer::start(server.address(), &RackConfig::default(), admin, sources).unwrap_err();
     let expected = format!(
         "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another: \
          `metrics` of this part in rack.toml, or --metrics of `switchback up` (port 0: any free one)",
@@ -373,8 +482,8 @@ fn a_stopped_server_frees_its_port() {
 fn connections_that_say_nothing_make_room_for_others() {
     let limits = Limits { connections: 3, head: Duration::from_millis(200), ..LIMITS };
     let address = "127.0.0.1:0".parse().unwrap();
-    let hosts = Hosts::new(&[]);
-    let shared = Shared::new(Arc::new(Fake::default()), Sources::default(), hosts);
+    let admin = Arc::new(Fake::default());
+    let shared = Shared::new(&RackConfig::default(), admin, Sources::default()).unwrap();
     let server = MetricsServer::limited(address, shared, limits).unwrap();
     let mut open: Vec<_> = (0..6).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for (index, stream) in open.iter_mut().enumerate() {

@@ -10,6 +10,7 @@ mod example;
 mod parse;
 mod problem;
 mod reader;
+mod shown;
 mod types;
 
 #[cfg(test)]
@@ -19,8 +20,8 @@ pub use example::EXAMPLE;
 pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
 pub use types::{
-    Cache, Client, Controller, Durability, Gateway, LinkKind, Links, Node, Overrides, Rack,
-    RackConfig, Shape, Switch, SyncChoice,
+    Cache, Client, Console, ConsoleAccess, Controller, Durability, Gateway, KeyNames, LinkKind,
+    Links, Node, Overrides, Rack, RackConfig, Shape, Switch, SyncChoice,
 };
 
 use std::io::Read;

@@ -53,6 +53,7 @@ pub(super) fn rack_config(
         controller: controller(root.section(reader, "controller"), reader, &rack.data),
         gateway,
         client: client(root.section(reader, "client"), reader),
+        console: console(root.section(reader, "console"), reader),
         links: links(root.section(reader, "links"), reader, overrides),
         rack,
         topology,
@@ -358,6 +359,15 @@ fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {
     };
     section.finish(reader);
     client
+}
+
+fn console(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Console {
+    let console = Console {
+        access: section.choice(reader, "access", ConsoleAccess::Read),
+        keys: section.choice(reader, "keys", KeyNames::Names),
+    };
+    section.finish(reader);
+    console
 }
 
 fn links(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overrides) -> Links {

@@ -114,7 +114,7 @@ fn the_examples_distributed_part_is_right() {
 #[test]
 fn every_key_is_documented() {
     let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n[nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
-                [client]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[topology]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
+                [client]\nqqqqqqqq=1\n[console]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[topology]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
     let error = parse(text).unwrap_err();
     let book = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md"),
@@ -134,7 +134,7 @@ fn every_key_is_documented() {
             );
         }
     }
-    assert_eq!(sections, 10);
+    assert_eq!(sections, 11);
 }
 
 #[test]
@@ -364,4 +364,33 @@ fn hostile_files_are_refused_in_time() {
     let dotted = format!("{} = 1", vec!["a"; 100_000].join("."));
     assert!(parse(&dotted).is_err());
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// Every key of the example is among the settings that are shown, but for secrets and those that say
+/// the same of all nodes.
+#[test]
+fn every_setting_is_shown() {
+    let config = distributed_part(EXAMPLE);
+    let shown = config.shown();
+    let mut section = String::new();
+    let mut keys = 0;
+    for line in EXAMPLE.lines().map(|line| line.trim_start_matches(['#', ' '])) {
+        if line.starts_with('[') && line.ends_with(']') {
+            section = line.trim_matches(['[', ']']).replace("nodes", "node");
+            continue;
+        }
+        let key = line.split_once(" = ").map(|(key, _)| key);
+        let is_key = |key: &&str| key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let Some(key) = key.filter(is_key) else { continue };
+        if ["count", "password", "password_file"].contains(&key) {
+            continue;
+        }
+        keys += 1;
+        let of = shown[&section].get(0).unwrap_or(&shown[&section]);
+        assert!(of.get(key).is_some(), "[{section}] {key} isn't shown: {of}");
+    }
+    assert!(keys > 60, "{keys}");
+    let secret = parse("[gateway]\npassword = \"hunter2\"").unwrap().shown();
+    assert!(!secret.to_string().contains("hunter2"));
+    assert_eq!(secret["gateway"]["has_password"], true);
 }

@@ -95,6 +95,28 @@ choice! {
     }
 }
 
+choice! {
+    /// What web pages may do.
+    ConsoleAccess, "access" {
+        /// There is no console.
+        Off = "off",
+        /// Look.
+        Read = "read",
+        /// Command as well, with the console's token.
+        Control = "control",
+    }
+}
+
+choice! {
+    /// What is told of keys over HTTP.
+    KeyNames, "form of keys" {
+        /// Their names.
+        Names = "names",
+        /// The beginning of their hashes, which are keyed.
+        Hash = "hash",
+    }
+}
+
 /// A whole rack, checked.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RackConfig {
@@ -116,6 +138,8 @@ pub struct RackConfig {
     pub gateway: Gateway,
     /// `[client]`
     pub client: Client,
+    /// `[console]`
+    pub console: Console,
     /// `[links]`
     pub links: Links,
 }
@@ -274,6 +298,15 @@ pub struct Client {
     pub preserve_max_mb: u32,
     /// Large values under way; beyond it large operations wait.
     pub large_max_mb: u32,
+}
+
+/// `[console]`: what web pages are told and may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Console {
+    /// What they may do.
+    pub access: ConsoleAccess,
+    /// What every answer over HTTP says of keys.
+    pub keys: KeyNames,
 }
 
 /// `[links]`: between the parts.

@@ -1,6 +1,6 @@
 //! A sample of a rack: its rates of the last second.
 
-use crate::admin::{HotKeyStatus, NodeStatus, RackStatus};
+use crate::admin::{HeatStatus, HotKeyStatus, NodeStatus, RackStatus};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use switchback_heat::{Counts, Plane};
@@ -81,6 +81,16 @@ pub struct LiveNode {
     pub cached_keys: Option<u64>,
 }
 
+impl LiveSample {
+    /// Takes what the gateway was asked for from its heat, of one second, in another process.
+    pub(super) fn ask(&mut self, heat: &HeatStatus) {
+        let sum = |plane: &[Vec<f64>]| plane.last().map(|column| column.iter().sum::<f64>());
+        self.reads_per_s = sum(&heat.reads_per_s);
+        self.writes_per_s = sum(&heat.writes_per_s);
+        self.nodes_per_s = sum(&heat.nodes_per_s);
+    }
+}
+
 /// Makes rates of what counters said at two looks.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
@@ -102,14 +112,12 @@ impl Meter {
         let window_seconds = elapsed.saturating_sub(self.elapsed).as_secs_f64().max(1e-6);
         self.elapsed = elapsed;
         let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / window_seconds;
-        let rate_of = |of: fn(&RackStatus) -> Option<u64>| {
-            Some(rate(of(status)?, of(&before).unwrap_or_default()))
-        };
+        // What was not known before has counted for an unknown time.
+        let rate_of = |of: fn(&RackStatus) -> Option<u64>| Some(rate(of(status)?, of(&before)?));
         let node = |node: &NodeStatus| {
             let known = before.nodes.iter().find(|known| known.index == node.index);
-            let rate_of = |of: fn(&NodeStatus) -> Option<u64>| {
-                Some(rate(of(node)?, known.and_then(of).unwrap_or_default()))
-            };
+            let rate_of =
+                |of: fn(&NodeStatus) -> Option<u64>| Some(rate(of(node)?, known.and_then(of)?));
             LiveNode {
                 index: node.index,
                 state: node.state().map(str::to_owned),
@@ -118,14 +126,12 @@ impl Meter {
                 cached_keys: node.cached_keys,
             }
         };
-        let switch = status.operations.as_ref().map(|now| {
-            let before = before.operations.clone().unwrap_or_default();
-            LiveSwitch {
-                requests_per_s: rate(now.reads + now.writes, before.reads + before.writes),
-                by_switch_per_s: rate(now.answered_by_switch, before.answered_by_switch),
-                by_nodes_per_s: rate(now.answered_by_nodes, before.answered_by_nodes),
-                absorbed_per_s: rate(now.absorbed_writes, before.absorbed_writes),
-            }
+        let operations = status.operations.as_ref().zip(before.operations.as_ref());
+        let switch = operations.map(|(now, before)| LiveSwitch {
+            requests_per_s: rate(now.reads + now.writes, before.reads + before.writes),
+            by_switch_per_s: rate(now.answered_by_switch, before.answered_by_switch),
+            by_nodes_per_s: rate(now.answered_by_nodes, before.answered_by_nodes),
+            absorbed_per_s: rate(now.absorbed_writes, before.absorbed_writes),
         });
         let asked = counts.map(|counts| {
             let before = std::mem::replace(&mut self.counts, counts.clone());
@@ -176,14 +182,18 @@ mod tests {
         let mut meter = Meter::default();
         let node = NodeStatus { index: 3, alive: Some(false), ..NodeStatus::default() };
         let mut status = RackStatus { nodes: vec![node], ..RackStatus::default() };
+        status.operations = Some(OperationsStatus::default());
+        status.cache.admissions = Some(0);
         ask(100, false, true);
         let counts = heat.counts();
         let first = meter.sample(Duration::from_secs(1), 1e9, &status, Some(&counts));
         assert_eq!((first.reads_per_s, first.writes_per_s), (Some(100.0), Some(0.0)));
         assert_eq!((first.nodes[0].reads_per_s, &first.switch), (None, &None));
+        status.nodes[0].reads = Some(1000);
+        meter.sample(Duration::from_secs(1), 1e9, &status, Some(&counts));
         ask(50, true, false);
         ask(20, true, true);
-        status.nodes[0].reads = Some(7);
+        status.nodes[0].reads = Some(1007);
         status.cache.admissions = Some(10);
         status.operations = Some(OperationsStatus { writes: 70, ..OperationsStatus::default() });
         let counts = heat.counts();

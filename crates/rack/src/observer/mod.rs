@@ -7,7 +7,7 @@ mod live;
 pub use events::{EVENTS_MAX, Event, EventsStatus, What};
 pub use live::{LiveNode, LiveSample, LiveSwitch};
 
-use crate::admin::{Admin, DrainResult};
+use crate::admin::{Admin, DrainResult, Told};
 use events::EventLog;
 use live::Meter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,10 +53,15 @@ impl Observer {
         self.noticed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at everything, and tells those who watch.
-    pub(crate) fn look(&self, admin: &dyn Admin) {
+    /// Whether any program watches.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.live.receiver_count() > 0
+    }
+
+    /// Looks at everything, and tells those who watch, with what other processes have `told`.
+    pub(crate) fn look(&self, admin: &dyn Admin, told: Told) {
         let elapsed = self.started.elapsed();
-        let (status, counts) = (admin.status(), admin.asked());
+        let (mut status, counts) = (admin.status(), admin.asked());
         let unix_s = unix_s();
         let mut noticed = self.noticed();
         if let Some(counts) = &counts {
@@ -65,12 +70,20 @@ impl Observer {
         }
         noticed.events.notice(unix_s, &status);
         let next_event = noticed.events.next();
-        let sample = noticed.meter.sample(elapsed, unix_s, &status, counts.as_ref());
+        told.statuses.iter().for_each(|part| status.complete(part));
+        let mut sample = noticed.meter.sample(elapsed, unix_s, &status, counts.as_ref());
         drop(noticed);
-        if self.live.receiver_count() == 0 {
+        if !self.is_watched() {
             return;
         }
-        let hot = admin.hot(live::KEYS, crate::admin::SECONDS_DEFAULT).ok();
+        if let Some(heat) = &told.heat {
+            sample.ask(heat);
+        }
+        let elsewhere = told.hot.map(|mut hot| {
+            admin.place(&mut hot);
+            hot
+        });
+        let hot = admin.hot(live::KEYS, crate::admin::SECONDS_DEFAULT).ok().or(elsewhere);
         let sample = LiveSample { hot: hot.map(|hot| hot.keys), next_event, ..sample };
         match serde_json::to_string(&sample) {
             Ok(json) => _ = self.live.send_replace(json.into()),

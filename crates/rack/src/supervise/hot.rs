@@ -1,6 +1,6 @@
 //! The hottest keys: what the gateway counted, with what the controller knows of them.
 
-use super::{Supervisor, ended};
+use super::{Supervisor, ended, shown};
 use crate::admin::{AdminError, HotKeyStatus, HotStatus, KeyPlace};
 use switchback_core::controller::KeyStanding;
 use switchback_heat::{HotKey, SAMPLED_ONE_IN};
@@ -18,8 +18,9 @@ impl Supervisor {
             let standing = standings.as_ref().map(|standings| standings[at]);
             let samples = f64::from(key.samples());
             let KeyHash([range, ..]) = key.hash();
-            HotKeyStatus {
-                key: key.key().escape_ascii().to_string(),
+            let mut status = HotKeyStatus {
+                key: shown(key.key(), key.hash(), self.config.console.keys),
+                hash: format!("{:032x}", u128::from_be_bytes(key.hash().0)),
                 key_bytes: key.key_bytes(),
                 range,
                 reads_per_s: per_s(key.reads().into()),
@@ -28,8 +29,10 @@ impl Supervisor {
                 cache_share: f64::from(key.cached()) / samples,
                 value_bytes: key.value_bytes(),
                 node: standing.map(|standing| standing.node),
-                cache: self.place(key, standing),
-            }
+                cache: None,
+            };
+            status.cache = self.place(&status, standing);
+            status
         };
         Ok(HotStatus {
             window_seconds,
@@ -48,22 +51,35 @@ impl Supervisor {
         call.ok_or_else(ended).map(Some)
     }
 
+    /// Adds to keys that another process counted where they belong, and whether they are cached.
+    pub(super) fn place_all(&self, keys: &mut [HotKeyStatus]) {
+        let hash = |key: &HotKeyStatus| {
+            KeyHash(u128::from_str_radix(&key.hash, 16).unwrap_or_default().to_be_bytes())
+        };
+        // Without the controller there is nothing to add; why it can't be asked is told elsewhere.
+        let Ok(Some(standings)) = self.standings(keys.iter().map(hash).collect()) else { return };
+        for (key, standing) in keys.iter_mut().zip(standings) {
+            key.node = Some(standing.node);
+            key.cache = self.place(key, Some(standing));
+        }
+    }
+
     /// Whether a key is cached, or why not, as far as this process knows.
-    fn place(&self, key: &HotKey, standing: Option<KeyStanding>) -> Option<KeyPlace> {
+    fn place(&self, key: &HotKeyStatus, standing: Option<KeyStanding>) -> Option<KeyPlace> {
         let value_bytes_max = self.config.cache.classes.iter().map(|(bytes, _)| *bytes).max();
-        let is_too_large = key.value_bytes() > value_bytes_max;
+        let is_too_large = key.value_bytes > value_bytes_max;
         let has_slot = standing.and_then(|standing| standing.stage);
         Some(match (has_slot, standing) {
             (Some("cached"), _) => KeyPlace::Cached,
             (Some(_), _) => KeyPlace::Moving,
             _ if !self.config.rack.scheme.caches() => KeyPlace::NoCache,
-            _ if usize::from(key.key_bytes()) > CACHED_KEY_BYTES_MAX => KeyPlace::KeyTooLong,
+            _ if usize::from(key.key_bytes) > CACHED_KEY_BYTES_MAX => KeyPlace::KeyTooLong,
             _ if is_too_large => KeyPlace::ValueTooLarge,
             (None, Some(standing)) if standing.waits => KeyPlace::Waiting,
             (None, Some(standing)) if standing.is_full => KeyPlace::CacheFull,
             (None, Some(_)) => KeyPlace::NotHotEnough,
             // Without the controller only its answers tell.
-            (None, None) if 2 * key.cached() > key.samples() => KeyPlace::Cached,
+            (None, None) if key.cache_share > 0.5 => KeyPlace::Cached,
             (None, None) => return None,
         })
     }

@@ -29,6 +29,7 @@ impl CachedKey {
     pub(super) fn status(&self, directory: &Directory) -> CachedKeyStatus {
         CachedKeyStatus {
             key: self.entry.key.clone(),
+            hash: self.entry.hash,
             node: directory.head(self.partition),
             class: self.entry.at.class,
             slot: self.entry.at.slot,
