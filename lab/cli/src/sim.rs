@@ -12,6 +12,8 @@ Examples:
       switchback lab sim --minutes 10 --json sim.json
   One seed again, with every event:
       switchback lab sim --seed 42 --scheme farreach --trace trace.txt
+  Its end, for the player of a rack's console:
+      switchback lab sim --seed 42 --scheme farreach --trace trace.json
   Its packets, for Wireshark (with tools/wireshark/switchback.lua):
       switchback lab sim --seed 42 --scheme farreach --pcap packets.pcap
   Without a mechanism, to see what it is good for:

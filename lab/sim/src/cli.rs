@@ -6,7 +6,7 @@ use crate::focus::Focus;
 use crate::plan::Plan;
 use crate::run::{Outcome, Searches, run_traced};
 use crate::sweep;
-use crate::trace::Wanted;
+use crate::trace::{TraceEvent, Wanted};
 use clap::Args;
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::BTreeMap;
@@ -43,7 +43,8 @@ pub struct SimArgs {
     /// Write what was run and found to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a readable log of every event to this file (of one seed)
+    /// Write a readable log of every event to this file (of one seed). Of one scheme, and with a
+    /// name that ends in .json, the last 20,000 events, which the console's page "Lab" plays
     #[arg(long, value_name = "FILE", requires = "seed")]
     pub trace: Option<PathBuf>,
     /// Write all packets that arrive somewhere to this file, for Wireshark (of one seed and scheme;
@@ -251,12 +252,24 @@ fn schemes(args: &SimArgs) -> Vec<Scheme> {
 /// One seed; and whether the files that were asked for are written.
 fn run_one(args: &SimArgs, seed: u64) -> (Total, bool) {
     let (mut total, mut is_written) = (Total::default(), true);
+    let is_json = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+    let events = args.trace.as_ref().is_some_and(is_json);
+    if events && args.scheme.is_none() {
+        eprintln!(
+            "a trace in JSON is of one scheme: give --scheme, or a file that doesn't end in .json"
+        );
+        return (total, false);
+    }
+    let text = args.trace.is_some() && !events;
+    let wanted = Wanted { text, packets: args.pcap.is_some(), events };
     let mut text = String::new();
     for scheme in schemes(args) {
-        let wanted = Wanted { text: args.trace.is_some(), packets: args.pcap.is_some() };
         let (mut outcome, cpu) = run_timed(plan(args, seed, scheme), wanted);
         say!("seed {seed} {}: trace {:016x}", scheme.name(), outcome.trace);
-        text.push_str(&outcome.text);
+        match events {
+            true => text = played(&mut outcome),
+            false => text.push_str(&outcome.text),
+        }
         if let Some(path) = &args.pcap {
             is_written &= write(path, &std::mem::take(&mut outcome.capture));
         }
@@ -266,6 +279,27 @@ fn run_one(args: &SimArgs, seed: u64) -> (Total, bool) {
         is_written &= write(path, text.as_bytes());
     }
     (total, is_written)
+}
+
+/// A run for the console's player. What only a search of the whole history has found is its last
+/// event.
+fn played(outcome: &mut Outcome) -> String {
+    let (mut events, left_out) = std::mem::take(&mut outcome.events);
+    let found = outcome.violation.as_ref();
+    if let Some(violation) = found.filter(|_| events.iter().all(|it| it.kind != "violation")) {
+        let (at_us, text) = (outcome.virtual_us, violation.to_string());
+        events.push(TraceEvent { at_us, kind: "violation", text, ..TraceEvent::default() });
+    }
+    let ablation = outcome.plan.ablation.name;
+    let json = serde_json::json!({
+        "seed": outcome.plan.seed,
+        "scheme": outcome.plan.scheme.name(),
+        "ablation": (ablation != "nothing").then_some(ablation),
+        "violation": found.map(|it| serde_json::json!({ "check": it.check.name(), "text": it.text })),
+        "left_out": left_out,
+        "events": events,
+    });
+    format!("{json}\n")
 }
 
 fn write(path: &Path, bytes: &[u8]) -> bool {
@@ -418,5 +452,49 @@ mod tests {
             run_one(&SimArgs { scheme, mild, pcap: Some(path.into()), ..SimArgs::default() }, 0).1
         };
         assert!(is_written("/dev/null") && !is_written("/dev/full"));
+    }
+
+    #[test]
+    fn a_trace_for_the_player_ends_with_the_violation() {
+        let directory = tempfile::tempdir().unwrap();
+        let trace = directory.path().join("trace.json");
+        let seeds = 0..ABLATED_SEEDS;
+        let broken = seeds.map(|seed| {
+            let args = SimArgs {
+                scheme: Some(Scheme::FarReach),
+                ablate: Some("no-fence"),
+                trace: Some(trace.clone()),
+                ..SimArgs::default()
+            };
+            run_one(&args, seed)
+        });
+        let is_broken = |(total, is_written): &(Total, bool)| {
+            assert!(is_written);
+            !total.violations.is_empty()
+        };
+        assert!(broken.into_iter().any(|run| is_broken(&run)), "no seed misses the fence");
+        let json = std::fs::read_to_string(&trace).unwrap();
+        let played: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            (&played["scheme"], &played["ablation"]),
+            (&"farreach".into(), &"no-fence".into())
+        );
+        let events = played["events"].as_array().unwrap();
+        let of = |kind: &str| events.iter().filter(|event| event["kind"] == kind).count();
+        assert!(
+            of("violation") > 0 && of("packet") > 0 && of("message") > 0,
+            "{} events",
+            events.len()
+        );
+        let sent = events.iter().find(|event| event["kind"] == "packet").unwrap();
+        assert!(
+            sent["from"].is_string() && sent["key"].is_string() && sent["arrives_us"].is_array()
+        );
+    }
+
+    #[test]
+    fn a_trace_for_the_player_is_of_one_scheme() {
+        let trace = Some("/dev/null/trace.json".into());
+        assert!(!run_one(&SimArgs { trace, ..SimArgs::default() }, 0).1);
     }
 }

@@ -4,7 +4,7 @@ use crate::check::search::{Found, search};
 use crate::check::{Check, Violation};
 use crate::history::{Op, OpIndex};
 use crate::plan::{FaultKind, Plan};
-use crate::trace::Wanted;
+use crate::trace::{TraceEvent, Wanted};
 use crate::world::{World, WorldStatistics};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -43,6 +43,8 @@ pub struct Outcome {
     pub text: String,
     /// The packets as a capture file, if they were wanted.
     pub capture: Vec<u8>,
+    /// The last events, if they were wanted, and how many came before them.
+    pub events: (Vec<TraceEvent>, u64),
     /// Virtual time.
     pub virtual_us: u64,
 }
@@ -60,7 +62,7 @@ pub struct Searches {
 
 /// Runs a plan, with a trace in text if that is wanted.
 pub fn run(plan: Plan, text: bool) -> Outcome {
-    run_traced(plan, Wanted { text, packets: false })
+    run_traced(plan, Wanted { text, ..Wanted::default() })
 }
 
 /// Runs a plan.
@@ -90,6 +92,7 @@ pub(crate) fn outcome(mut world: World) -> Outcome {
         trace: world.trace.hash(),
         text: world.trace.text().to_owned(),
         capture: world.trace.take_capture(),
+        events: world.trace.take_events(),
         virtual_us: world.now_us(),
     }
 }

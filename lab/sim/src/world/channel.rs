@@ -3,6 +3,7 @@
 use super::World;
 use crate::control::Sent;
 use crate::event::Event;
+use crate::trace::Sending;
 use switchback_assembly::Part;
 use switchback_core::control::{Delivery, Envelope, Message};
 
@@ -21,10 +22,15 @@ impl World {
             None => Some(envelope),
         };
         let Some(envelope) = envelope else { return };
-        let text = self.trace.is_text().then(|| format!("{from} => {to} {:?}", envelope.message));
+        let text = self.trace.is_described().then(|| format!("{:?}", envelope.message));
         let sent = self.control.send(now_us, envelope);
         if let Some(text) = text {
-            self.trace.line(now_us, || format!("{text} {sent:?}"));
+            let arrives_us = match sent {
+                Sent::Arrives(_, at_us) => vec![at_us],
+                Sent::Lost | Sent::Breaks => Vec::new(),
+            };
+            let fate = format!("{sent:?}");
+            self.trace.sent(now_us, || Sending { from, to, key: None, text, arrives_us, fate });
         }
         match sent {
             Sent::Arrives(place, at_us) => self.queue.push(at_us, Event::Message(place)),

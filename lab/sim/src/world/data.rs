@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::event::Event;
+use crate::trace::Sending;
 use switchback_assembly::Part;
 use switchback_wire::{Address, Packet};
 
@@ -74,13 +75,13 @@ impl World {
         if let Some(rules) = &mut self.rules
             && !rules.lets_pass(from, to, &flight)
         {
-            self.trace.line(self.now_us, || describe(from, to, &flight.packet, &[]));
+            self.trace.sent(self.now_us, || describe(from, to, &flight.packet, self.now_us, &[]));
             self.flights.done(flight);
             return;
         }
         let fate = self.network.send(self.numbers.number(from), flight.to);
         let (now_us, sent) = (self.now_us, fate.delays());
-        self.trace.line(now_us, || describe(from, to, &flight.packet, sent));
+        self.trace.sent(now_us, || describe(from, to, &flight.packet, now_us, sent));
         if let Some(&delay_us) = sent.get(1) {
             let mut copy = self.flights.buffer();
             copy.from = flight.from;
@@ -133,8 +134,10 @@ impl World {
     }
 }
 
-fn describe(from: Part, to: Part, packet: &Packet, delays: &[u64]) -> String {
-    let what = match packet.parse() {
+fn describe(from: Part, to: Part, packet: &Packet, now_us: u64, delays: &[u64]) -> Sending {
+    let parsed = packet.parse();
+    let key = parsed.as_ref().map(|parts| parts.header.key_hash).unwrap_or_default();
+    let text = match parsed {
         Ok(parts) => {
             let h = parts.header;
             format!(
@@ -157,5 +160,6 @@ fn describe(from: Part, to: Part, packet: &Packet, delays: &[u64]) -> String {
         }
         Err(error) => error.to_string(),
     };
-    format!("{from} -> {to} {what} delays {delays:?}")
+    let arrives_us = delays.iter().map(|delay_us| now_us + delay_us).collect();
+    Sending { from, to, key: Some(key), text, arrives_us, fate: format!("delays {delays:?}") }
 }

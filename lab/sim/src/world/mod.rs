@@ -190,7 +190,7 @@ impl World {
             return;
         }
         let now_us = self.now_us;
-        self.trace.line(now_us, || format!("VIOLATION {violation}"));
+        self.trace.violation(now_us, violation.to_string());
         self.violation.get_or_insert(Violation { at_us: now_us, ..violation });
     }
 
@@ -286,7 +286,7 @@ impl World {
 
     /// Starts a part that isn't running.
     fn start_part(&mut self, part: Part) {
-        self.trace.line(self.now_us, || format!("{part} starts"));
+        self.trace.part(self.now_us, part, "starts");
         match part {
             Part::Controller => self.start_controller(),
             Part::Client(client) => self.start_client(client),
@@ -297,7 +297,7 @@ impl World {
 
     /// Ends a part, and its connections.
     fn crash_part(&mut self, part: Part) {
-        self.trace.line(self.now_us, || format!("{part} crashes"));
+        self.trace.part(self.now_us, part, "crashes");
         match part {
             Part::Controller => self.crash_controller(),
             Part::Client(client) => self.crash_client(client),
