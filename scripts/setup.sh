@@ -63,6 +63,8 @@ test? | clang 19's sanitizers | ! lacks clang-19-sanitizers           | libclang
 test? | bpftool               | has bpftool                           | bpftool
 test? | tshark                | has tshark                            | tshark
 test? | prometheus, promtool  | has prometheus && has promtool        | prometheus
+test? | chromium              | has chromium                          | chromium
+test? | chromedriver          | has chromedriver                      | chromium-driver
 "
 
 # Whether apt has a package, NAME or NAME>=VERSION. Asking takes a while, so only about what is missing.

@@ -117,12 +117,15 @@ class Process:
 
 
 class Rack:
-    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway."""
+    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway.
 
-    def __init__(self, directory):
+    Each tells what it knows over HTTP. `more` is the end of rack.toml, `gateway` that of its [gateway].
+    """
+
+    def __init__(self, directory, more="", gateway=""):
         self.directory = directory
         self.config = os.path.join(directory, "rack.toml")
-        self.resp, self.metrics, controller, switch, standby, node, other = free_addresses(7)
+        self.resp, self.metrics, controller, switch, standby, node, other, *told = free_addresses(12)
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
@@ -137,18 +140,23 @@ sampling = 1.0
 listen = "{controller}"
 [gateway]
 resp = "{self.resp}"
+metrics = "{told[0]}"
 workers = 1
-[[switch]]
+{gateway}[[switch]]
 address = "{switch}"
+metrics = "{told[1]}"
 [[switch]]
 address = "{standby}"
+metrics = "{told[2]}"
 [[node]]
 address = "{node}"
+metrics = "{told[3]}"
 sync = "none"
 [[node]]
 address = "{other}"
+metrics = "{told[4]}"
 sync = "none"
-""")
+{more}""")
         self.parts = {}
         names = ["controller", "node 0", "node 1", "switch 0", "switch 1", "gateway"]
         for name in names:
