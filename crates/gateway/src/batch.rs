@@ -1,16 +1,17 @@
 //! Commands of many keys, or of all: each key is an operation of its own, a limited number at a
-//! time.
+//! time. Some read keys before they write others, in stages.
 
 use crate::command::Verb;
 use crate::command::glob;
-use crate::command::options::ScanOptions;
+use crate::command::options::{Expiry, OnlyIf, ScanOptions, SetOptions};
 use crate::connection::ConnectionId;
 use crate::failure::Failure;
-use crate::operation::{Action, Answer};
+use crate::operation::{ATTEMPTS_MAX, Action, Answer};
+use crate::programs::{Effect, Program, Programs};
 use crate::resp::{Args, Range, write};
-use crate::strings::{Common, LcsOptions, View, common};
+use crate::strings::{BitOperation, Common, LcsOptions, View, combined, common};
 use switchback_core::client::Operation as Request;
-use switchback_wire::scan_entries;
+use switchback_wire::{Seq, scan_entries};
 
 /// Parts of one batch that are under way at a time.
 const WINDOW: usize = 64;
@@ -34,9 +35,46 @@ pub(crate) enum Kind {
     Random,
     Count,
     Flush,
+    /// Sets all keys if none of them is there.
+    SetMissing,
+    Transfer(Transfer),
+    /// Sets a key to what others come to.
+    Combine(BitOperation),
+    /// A script of several keys.
+    Script,
+}
+
+/// Gives a record's value and expiry to another key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Transfer {
+    /// The first key loses them, and has to be there.
+    pub(crate) moves: bool,
+    /// The second key may be there.
+    pub(crate) replaces: bool,
+}
+
+/// How far a command has come that reads keys before it writes others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Stage {
+    #[default]
+    Read,
+    Write,
+    /// What was moved is removed where it was.
+    Remove,
 }
 
 impl Kind {
+    /// Whether what it writes depends on what it has read of other keys, so that it isn't isolated
+    /// from what others write meanwhile.
+    pub(crate) fn has_stages(self) -> bool {
+        matches!(self, Kind::SetMissing | Kind::Transfer(_) | Kind::Combine(_) | Kind::Script)
+    }
+
+    /// Whether later commands wait until it is done, so that it begins when nothing is under way.
+    pub(crate) fn goes_alone(self) -> bool {
+        self.scans() || self.has_stages()
+    }
+
     /// Whether it touches keys that its arguments don't name.
     fn scans(self) -> bool {
         self.lists_keys() || matches!(self, Kind::Count | Kind::Flush)
@@ -52,8 +90,17 @@ impl Kind {
     }
 
     fn reads_values(self) -> bool {
-        matches!(self, Kind::Get | Kind::Lcs(_))
+        matches!(self, Kind::Get | Kind::Lcs(_) | Kind::Transfer(_) | Kind::Combine(_))
     }
+}
+
+/// What a part of a batch does, and with what.
+pub(crate) struct Part<'a> {
+    pub(crate) action: Action,
+    pub(crate) key: &'a [u8],
+    pub(crate) argument: &'a [u8],
+    /// What the value is compared with.
+    pub(crate) expected: &'a [u8],
 }
 
 /// What a batch does next.
@@ -63,6 +110,8 @@ pub(crate) enum Next {
     Part(u32),
     /// [`Batch::scan_request`].
     Scan,
+    /// [`Batch::run_script`].
+    Run,
     /// It waits for parts.
     Nothing,
     Finished,
@@ -84,6 +133,7 @@ pub(crate) struct Batch {
     held_bytes: usize,
     bytes: Vec<u8>,
     ranges: Vec<Range>,
+    stage: Stage,
     next: usize,
     running: usize,
     sum: i64,
@@ -97,6 +147,21 @@ pub(crate) struct Batch {
     /// A scan for any key came to the end, and begins at the beginning.
     wrapped: bool,
     common: Option<Common>,
+    /// Of the record that is transferred.
+    expiry_ms: u64,
+    script: Option<Box<Script>>,
+}
+
+/// A script, what was found of its keys, and what it has come to.
+#[derive(Debug)]
+struct Script {
+    program: Program,
+    /// Value, expiry and version.
+    found: Vec<(Option<(Vec<u8>, u64)>, Seq)>,
+    /// What is to be written, and to which key.
+    effects: Vec<(usize, Effect, Vec<u8>)>,
+    attempts: u32,
+    has_run: bool,
 }
 
 impl Batch {
@@ -118,6 +183,9 @@ impl Batch {
         self.options = None;
         self.wrapped = false;
         self.common = None;
+        self.stage = Stage::Read;
+        self.expiry_ms = 0;
+        self.script = None;
         self.results.clear();
         self.result_ranges.clear();
         self.clear_keys();
@@ -131,14 +199,29 @@ impl Batch {
 
     /// Takes over the keys (and values) of a command.
     pub(crate) fn fill(&mut self, args: Args<'_>) {
-        let keys = if matches!(self.kind, Kind::Lcs(_)) { 2 } else { args.len() };
-        for argument in args.from(1).take(keys) {
+        let (first, count) = match self.kind {
+            Kind::Lcs(_) | Kind::Transfer(_) => (1, 2),
+            Kind::Combine(_) => (2, args.len()),
+            _ => (1, args.len()),
+        };
+        for argument in args.from(first).take(count) {
             self.push_key(argument);
         }
         self.held_bytes = self.bytes.len();
         if self.kind.reads_values() {
             self.result_ranges.resize(self.parts(), None);
         }
+    }
+
+    /// Takes over a script, and its keys, each of which is there once.
+    pub(crate) fn fill_script(&mut self, program: Program, keys: &[Vec<u8>]) {
+        self.held_bytes = program.held_bytes();
+        for key in keys {
+            self.push_key(key);
+        }
+        let found = vec![(None, Seq::NONE); keys.len()];
+        let (effects, attempts, has_run) = (Vec::new(), 0, false);
+        self.script = Some(Box::new(Script { program, found, effects, attempts, has_run }));
     }
 
     pub(crate) fn fill_scan(&mut self, options: ScanOptions) {
@@ -159,6 +242,7 @@ impl Batch {
     /// Gives everything back but small buffers.
     pub(crate) fn end(&mut self) {
         self.in_use = false;
+        self.script = None;
         self.connection = ConnectionId::default();
         if self.bytes.capacity()
             + self.results.capacity()
@@ -170,7 +254,15 @@ impl Batch {
     }
 
     fn parts(&self) -> usize {
-        if self.kind == Kind::Set { self.ranges.len() / 2 } else { self.ranges.len() }
+        match (self.kind, self.stage) {
+            (Kind::Set | Kind::SetMissing, _) => self.ranges.len() / 2,
+            (Kind::Transfer(_), _) | (Kind::Combine(_), Stage::Write) => 1,
+            (Kind::Combine(_), _) => self.ranges.len() - 1,
+            (Kind::Script, Stage::Write) => {
+                self.script.as_ref().map_or(0, |script| script.effects.len())
+            }
+            _ => self.ranges.len(),
+        }
     }
 
     /// Bytes of its command.
@@ -180,13 +272,18 @@ impl Batch {
 
     /// Whether all parts have been started, so that later commands can see what keys they touch.
     pub(crate) fn is_all_started(&self) -> bool {
-        self.scan_ended && self.next == self.parts() && !self.kind.scans()
+        self.scan_ended
+            && self.next == self.parts()
+            && !self.kind.scans()
+            && !self.kind.has_stages()
     }
 
     pub(crate) fn next(&mut self, is_wanted: bool) -> Next {
         let goes_on = is_wanted && self.failure.is_none();
         if goes_on && self.next < self.parts() {
-            if self.running == WINDOW {
+            // What a script writes is written in order.
+            let is_full = self.running > 0 && self.stage == Stage::Write;
+            if self.running == WINDOW || (is_full && self.kind == Kind::Script) {
                 return Next::Nothing;
             }
             self.next += 1;
@@ -199,6 +296,12 @@ impl Batch {
         if goes_on && !self.scan_ended && !self.is_scan_satisfied() {
             return Next::Scan;
         }
+        if goes_on && self.script.as_ref().is_some_and(|script| !script.has_run) {
+            return Next::Run;
+        }
+        if goes_on && self.advance() {
+            return self.next(is_wanted);
+        }
         if let Kind::Lcs(_) = self.kind
             && goes_on
         {
@@ -208,6 +311,83 @@ impl Batch {
             }
         }
         Next::Finished
+    }
+
+    /// Begins the next stage, if there is one.
+    fn advance(&mut self) -> bool {
+        let next = match (self.kind, self.stage) {
+            (Kind::SetMissing, Stage::Read) if self.sum == 0 => Stage::Write,
+            (Kind::Transfer(_), Stage::Read) if self.has_found() && !self.is_to_itself() => {
+                Stage::Write
+            }
+            (Kind::Transfer(transfer), Stage::Write) if transfer.moves && self.sum == 1 => {
+                Stage::Remove
+            }
+            (Kind::Script, Stage::Read) => Stage::Write,
+            (Kind::Combine(operation), Stage::Read) => {
+                let values: Vec<_> = (0..self.parts()).map(|part| self.value(part)).collect();
+                self.results = combined(operation, &values);
+                Stage::Write
+            }
+            _ => return false,
+        };
+        (self.stage, self.next) = (next, 0);
+        true
+    }
+
+    /// Runs the script on what was found.
+    pub(crate) fn run_script(&mut self, programs: &mut Programs, now_ms: u64) {
+        let Some(mut script) = self.script.take() else { return };
+        let found = script.found.iter().enumerate().map(|(at, (found, _))| {
+            let found = found.as_ref().map(|(value, expiry_ms)| (&value[..], *expiry_ms));
+            (self.argument(at), found)
+        });
+        let ran = programs.run_several(&mut script.program, found, now_ms);
+        script.has_run = true;
+        match ran {
+            Ok(effects) => {
+                let effects = effects.into_iter().enumerate();
+                let changed = effects.filter(|(_, (effect, _))| *effect != Effect::Nothing);
+                script.effects = changed.map(|(at, (effect, value))| (at, effect, value)).collect();
+            }
+            Err(failure) => self.fail(failure),
+        }
+        self.script = Some(script);
+    }
+
+    /// A write of a script found another record than was read.
+    fn overtaken(&mut self, part: u32) {
+        let Some(script) = &mut self.script else { return };
+        script.attempts += 1;
+        let attempts = script.attempts;
+        match part {
+            0 if attempts < ATTEMPTS_MAX => {
+                (self.stage, self.next, script.has_run) = (Stage::Read, 0, false);
+            }
+            0 => self.fail(Failure::Overtaken(attempts)),
+            _ => {
+                let key = script.effects[part as usize].0 + 1;
+                self.fail(Failure::Torn(key));
+            }
+        }
+    }
+
+    /// The first of the keys that its command names.
+    pub(crate) fn first_key(&self) -> Option<&[u8]> {
+        (self.kind.names_keys() && !self.ranges.is_empty()).then(|| self.argument(0))
+    }
+
+    fn argument(&self, at: usize) -> &[u8] {
+        &self.bytes[self.ranges[at].from()..self.ranges[at].to()]
+    }
+
+    /// Whether a record that is to be transferred was there.
+    fn has_found(&self) -> bool {
+        self.result_ranges.first().is_some_and(Option::is_some)
+    }
+
+    fn is_to_itself(&self) -> bool {
+        self.argument(0) == self.argument(1)
     }
 
     fn is_scan_satisfied(&self) -> bool {
@@ -225,19 +405,64 @@ impl Batch {
         range.map_or(&[], |range| &self.results[range.from()..range.to()])
     }
 
-    /// What a part does, and with what.
-    pub(crate) fn part(&self, part: u32) -> (Action, &[u8], &[u8]) {
+    pub(crate) fn part(&self, part: u32) -> Part<'_> {
         let part = part as usize;
-        let argument = |at: usize| &self.bytes[self.ranges[at].from()..self.ranges[at].to()];
-        match self.kind {
-            Kind::Get | Kind::Lcs(_) => (Action::Get, argument(part), &[]),
-            Kind::Set => (Action::Set { expiry_ms: 0 }, argument(2 * part), argument(2 * part + 1)),
-            Kind::Delete => (Action::Delete, argument(part), &[]),
-            Kind::Exists | Kind::Scan | Kind::Keys | Kind::Random | Kind::Count => {
-                (Action::View(View::Exists), argument(part), &[])
+        let exists = Action::View(View::Exists);
+        let (action, key, argument) = match (self.kind, self.stage) {
+            (Kind::Get | Kind::Lcs(_), _) => (Action::Get, self.argument(part), &[][..]),
+            (Kind::Set, _) | (Kind::SetMissing, Stage::Write | Stage::Remove) => {
+                let set = Action::Set { expiry_ms: 0 };
+                (set, self.argument(2 * part), self.argument(2 * part + 1))
             }
-            Kind::Flush => (Action::Erase, argument(part), &[]),
+            (Kind::SetMissing, Stage::Read) => (exists, self.argument(2 * part), &[][..]),
+            (Kind::Delete, _) => (Action::Delete, self.argument(part), &[][..]),
+            (Kind::Exists | Kind::Scan | Kind::Keys | Kind::Random | Kind::Count, _) => {
+                (exists, self.argument(part), &[][..])
+            }
+            (Kind::Flush, _) => (Action::Erase, self.argument(part), &[][..]),
+            (Kind::Transfer(_), Stage::Read) => (Action::Record, self.argument(0), &[][..]),
+            (Kind::Transfer(transfer), Stage::Write) => {
+                (self.put(transfer), self.argument(1), self.value(0))
+            }
+            // What was written there meanwhile is another record, and stays.
+            (Kind::Transfer(_), Stage::Remove) => {
+                (Action::DeleteIf(OnlyIf::Equal), self.argument(0), &[][..])
+            }
+            (Kind::Script, Stage::Read) => (Action::Record, self.argument(part), &[][..]),
+            (Kind::Script, _) => self.effect(part),
+            (Kind::Combine(_), Stage::Read) => (Action::Get, self.argument(part + 1), &[][..]),
+            (Kind::Combine(_), _) if self.results.is_empty() => {
+                (Action::Delete, self.argument(0), &[][..])
+            }
+            (Kind::Combine(_), _) => {
+                (Action::Set { expiry_ms: 0 }, self.argument(0), &self.results[..])
+            }
+        };
+        let expected = if self.stage == Stage::Remove { self.value(0) } else { &[] };
+        Part { action, key, argument, expected }
+    }
+
+    /// What a script does to one of its keys.
+    fn effect(&self, part: usize) -> (Action, &[u8], &[u8]) {
+        let Some(script) = &self.script else { return (Action::Get, &[], &[]) };
+        let (at, effect, value) = &script.effects[part];
+        let seq = script.found[*at].1;
+        match *effect {
+            Effect::Write { expiry_ms } => {
+                (Action::Replace { seq, expiry_ms }, self.argument(*at), value)
+            }
+            Effect::Delete | Effect::Nothing => (Action::Remove(seq), self.argument(*at), &[]),
         }
+    }
+
+    /// How the second key of a transfer is written.
+    fn put(&self, transfer: Transfer) -> Action {
+        let expiry_ms = self.expiry_ms;
+        if transfer.replaces {
+            return Action::Set { expiry_ms };
+        }
+        let expiry = Expiry::At(expiry_ms);
+        Action::SetIf(SetOptions { only_if: OnlyIf::Missing, get: false, expiry }, true)
     }
 
     /// A part is done.
@@ -253,6 +478,20 @@ impl Batch {
                 self.results.extend_from_slice(value);
                 self.result_ranges[part as usize] = Some(Range::new(from, self.results.len()));
             }
+            (Answer::Record { found, seq }, Kind::Script) => {
+                let found = found.map(|(value, expiry_ms)| (value.to_vec(), expiry_ms));
+                if let Some(script) = &mut self.script {
+                    script.found[part as usize] = (found, *seq);
+                }
+            }
+            (Answer::Record { found: Some((value, expiry_ms)), .. }, _) => {
+                self.results.extend_from_slice(value);
+                self.result_ranges[part as usize] = Some(Range::new(0, value.len()));
+                self.expiry_ms = *expiry_ms;
+            }
+            (Answer::Changed, Kind::Script) => self.overtaken(part),
+            (Answer::Ok, Kind::Transfer(_)) => self.sum = 1,
+            (Answer::Integer(_), Kind::Transfer(_)) if self.stage == Stage::Remove => {}
             (Answer::Integer(1), kind) if kind.lists_keys() => {
                 let range = self.ranges[part as usize];
                 let from = self.results.len();
@@ -338,6 +577,17 @@ impl Batch {
         match self.kind {
             Kind::Set | Kind::Flush => write::simple(out, "OK"),
             Kind::Delete | Kind::Exists | Kind::Count => write::integer(out, self.sum),
+            Kind::Script => {
+                let script = self.script.as_ref();
+                out.extend_from_slice(script.map_or(&[], |script| script.program.reply()));
+            }
+            Kind::SetMissing => write::integer(out, i64::from(self.stage == Stage::Write)),
+            Kind::Combine(_) => write::integer(out, self.results.len() as i64),
+            Kind::Transfer(Transfer { moves: true, .. }) if !self.has_found() => {
+                write::error(out, "ERR no such key");
+            }
+            Kind::Transfer(Transfer { moves: true, replaces: true }) => write::simple(out, "OK"),
+            Kind::Transfer(_) => write::integer(out, self.sum),
             Kind::Lcs(options) => {
                 if let Some(common) = &self.common {
                     common.write(options, out, resp3);

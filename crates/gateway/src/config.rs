@@ -1,6 +1,7 @@
 //! What an operator decides.
 
 use crate::spool::Durability;
+use crate::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -46,6 +47,8 @@ impl FromStr for Transactions {
 pub struct GatewayConfig {
     /// Where to listen. Port 0: any free one.
     pub listen: Vec<SocketAddr>,
+    /// Where to listen for TLS, and with what certificates.
+    pub tls: Option<(SocketAddr, TlsFiles)>,
     /// The password that AUTH and HELLO must show; `None`: none is needed.
     pub password: Option<String>,
     /// What "OK" means.
@@ -85,6 +88,7 @@ impl Default for GatewayConfig {
     fn default() -> GatewayConfig {
         GatewayConfig {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 6379))],
+            tls: None,
             password: None,
             durability: Durability::EverySecond,
             spool_dir: None,

@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::programs::{Transaction, Watched};
 use crate::resp::Parser;
-use mio::net::TcpStream;
+use crate::socket::Socket;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
@@ -131,7 +131,7 @@ const FIRST_REPLY_BYTES: usize = 64 << 10;
 /// One client.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) socket: Socket,
     pub(crate) number: u64,
     pub(crate) peer: SocketAddr,
     pub(crate) input: Input,
@@ -164,6 +164,8 @@ pub(crate) struct Connection {
     /// It takes no replies for now.
     pub(crate) takes_nothing: bool,
     pub(crate) resp3: bool,
+    /// Replies before this one aren't sent.
+    pub(crate) silent_until: u64,
     pub(crate) authenticated: bool,
     pub(crate) name: Vec<u8>,
     /// The socket may have more to read.
@@ -184,13 +186,13 @@ pub(crate) struct Connection {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        socket: Socket,
         number: u64,
         peer: SocketAddr,
         authenticated: bool,
     ) -> Connection {
         Connection {
-            stream,
+            socket,
             number,
             peer,
             input: Input::default(),
@@ -211,6 +213,7 @@ impl Connection {
             unread_since_us: None,
             takes_nothing: false,
             resp3: false,
+            silent_until: 0,
             authenticated,
             name: Vec::new(),
             readable: true,
@@ -229,9 +232,16 @@ impl Connection {
         self.out.len() - self.sent
     }
 
+    /// Whether the socket has all replies that are in `out`.
+    #[inline]
+    pub(crate) fn is_sent(&self) -> bool {
+        self.unsent() == 0 && !self.socket.is_behind()
+    }
+
     /// Bytes of memory that its client can be blamed for.
     pub(crate) fn memory(&self) -> usize {
         self.input.memory()
+            + self.socket.memory()
             + self.out.capacity()
             + self.slot_bytes
             + self.held_bytes

@@ -1,9 +1,10 @@
 //! From arguments to what is to be done.
 
-use crate::batch::Kind;
+use crate::batch::{Kind, Transfer};
 use crate::command::introspect::{self, Answer};
 use crate::command::options::{self, Expiry, OnlyIf, SetOptions, Unit};
 use crate::command::{Refused, Verb, parts, why_unsupported};
+use crate::config::Transactions;
 use crate::connection::ConnectionId;
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::Action;
@@ -63,6 +64,13 @@ pub(crate) fn execute(
         programs::queue(running, id, verb, args);
         return Flow::Done;
     }
+    if let Some(pause) = shared.paused(running.now.monotonic_us)
+        && (!pause.writes_only || verb.may_write() || verb == Verb::Exec)
+        && verb != Verb::Client
+    {
+        running.is_paused = true;
+        return Flow::Wait;
+    }
     let is_idle = connection.is_idle();
     // Nearly all commands are one of these.
     match verb {
@@ -86,9 +94,12 @@ pub(crate) fn execute(
         Ok(Plan::Made(action, key, argument)) => {
             running.start(link, id, verb, action, key, &argument)
         }
-        Ok(Plan::Many(Kind::Flush | Kind::Count)) | Ok(Plan::Scan(..)) if !is_idle => {
-            return Flow::Wait;
+        Ok(Plan::Many(kind)) if kind.has_stages() && !may_span(running, verb, args) => {
+            refuse_command(running, id, verb, ErrorKind::Unsupported, SPANS);
         }
+        // What is under way must not end what keeps later commands from overtaking this one.
+        Ok(Plan::Many(kind)) if kind.goes_alone() && !is_idle => return Flow::Wait,
+        Ok(Plan::Scan(..)) if !is_idle => return Flow::Wait,
         Ok(Plan::Many(kind)) => running.start_batch(link, id, verb, kind, |batch| {
             if !matches!(kind, Kind::Flush | Kind::Count) {
                 batch.fill(args);
@@ -103,6 +114,17 @@ pub(crate) fn execute(
         Err(failure) => refuse(running, id, failure.kind(), &failure.text()),
     }
     Flow::Done
+}
+
+const SPANS: &str = "ERR no write spans several keys, so this command is refused; with transactions = \"batch\" in \
+     [gateway] its reads and writes are executed one after the other, without isolation";
+
+/// Whether a command that writes what it has read of other keys may be executed. On one key it is
+/// no more than others are.
+fn may_span(running: &Running, verb: Verb, args: Args<'_>) -> bool {
+    let mut keys = verb.keys(args).map(|at| args.get(at));
+    let first = keys.next();
+    running.config.transactions == Transactions::Batch || keys.all(|key| Some(key) == first)
 }
 
 /// What command it is; `None` if it isn't even looked at, which is answered.
@@ -219,7 +241,7 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
     if keys.0 > 0 {
         match keys.1 {
             1 => check_key(args.get(1))?,
-            last => Running::check_keys(args, last, keys.2 as usize)?,
+            _ => verb.keys(args).try_for_each(|at| check_key(args.get(at)))?,
         }
     }
     let one = |action| Ok(Plan::One(action, [args.get(1), &[]]));
@@ -284,6 +306,14 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
             Err(Failure::Static("ERR wrong number of arguments for 'mset' command"))
         }
         Verb::MSet => Ok(Plan::Many(Kind::Set)),
+        Verb::MSetNx if args.len().is_multiple_of(2) => {
+            Err(Failure::Static("ERR wrong number of arguments for 'msetnx' command"))
+        }
+        Verb::MSetNx => Ok(Plan::Many(Kind::SetMissing)),
+        Verb::Rename => transfer(true, true),
+        Verb::RenameNx => transfer(true, false),
+        Verb::Copy => copy(args),
+        Verb::BitOp => Ok(Plan::Many(Kind::Combine(parts::bit_operation(args)?))),
         Verb::Scan => Ok(Plan::Scan(Kind::Scan, options::scan(args)?)),
         Verb::DbSize => Ok(Plan::Many(Kind::Count)),
         Verb::FlushAll | Verb::FlushDb => match args.len() {
@@ -294,9 +324,13 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Ping => Ok(Plan::Here(introspect::ping)),
         Verb::Echo => Ok(Plan::Here(introspect::echo)),
         Verb::Select => Ok(Plan::Here(introspect::select)),
+        Verb::Client if args.get(1).eq_ignore_ascii_case(b"reply") => {
+            Ok(Plan::HereAlone(introspect::client))
+        }
         Verb::Client => Ok(Plan::Here(introspect::client)),
         Verb::Config => Ok(Plan::Here(introspect::config)),
         Verb::Command => Ok(Plan::Here(introspect::command)),
+        Verb::SlowLog => Ok(Plan::Here(introspect::slowlog)),
         Verb::Info => Ok(Plan::Here(introspect::info)),
         Verb::Multi => Ok(Plan::Here(programs::multi)),
         Verb::Discard => Ok(Plan::Here(programs::discard)),
@@ -338,6 +372,18 @@ fn set<'a>(args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
             Plan::Comparing(Action::SetIf(options, false), [key, value, expected])
         }
     })
+}
+
+fn transfer<'a>(moves: bool, replaces: bool) -> Result<Plan<'a>, Failure> {
+    Ok(Plan::Many(Kind::Transfer(Transfer { moves, replaces })))
+}
+
+fn copy(args: Args<'_>) -> Result<Plan<'_>, Failure> {
+    let replaces = options::copy(args)?;
+    if args.get(1) == args.get(2) {
+        return Err(Failure::Static("ERR source and destination objects are the same"));
+    }
+    transfer(false, replaces)
 }
 
 fn restore<'a>(args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {

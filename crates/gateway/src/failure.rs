@@ -68,6 +68,12 @@ pub(crate) enum Failure {
     Spool(String),
     #[error("NOSCRIPT No matching script. Please use EVAL.")]
     NoScript,
+    #[error("ERR a script has at most {0} keys")]
+    TooManyScriptKeys(usize),
+    #[error(
+        "INDETERMINATE others wrote key {0} of this script meanwhile: its writes to the keys before that have happened, those to the others have not"
+    )]
+    Torn(usize),
     #[error("ERR the script used more than {0} MiB of memory; nothing was changed")]
     ScriptMemory(usize),
     #[error("{0}")]
@@ -110,11 +116,13 @@ pub enum ErrorKind {
     MaxClients,
     /// A connection that was closed because it used too much memory.
     Memory,
+    /// A connection whose TLS failed: no certificate that is accepted, plain text, damage.
+    Tls,
 }
 
 impl ErrorKind {
     /// All of them, in the order of their numbers.
-    pub const ALL: [ErrorKind; 15] = [
+    pub const ALL: [ErrorKind; 16] = [
         ErrorKind::Command,
         ErrorKind::Unsupported,
         ErrorKind::Protocol,
@@ -130,6 +138,7 @@ impl ErrorKind {
         ErrorKind::Length,
         ErrorKind::MaxClients,
         ErrorKind::Memory,
+        ErrorKind::Tls,
     ];
 
     /// A label for metrics.
@@ -150,6 +159,7 @@ impl ErrorKind {
             ErrorKind::Length => "length",
             ErrorKind::MaxClients => "max_clients",
             ErrorKind::Memory => "memory",
+            ErrorKind::Tls => "tls",
         }
     }
 }
@@ -157,7 +167,7 @@ impl ErrorKind {
 impl Failure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            Failure::Indeterminate(_) | Failure::IndeterminateProgram(_) => {
+            Failure::Indeterminate(_) | Failure::IndeterminateProgram(_) | Failure::Torn(_) => {
                 ErrorKind::Indeterminate
             }
             Failure::TimedOut(_) => ErrorKind::Timeout,
@@ -172,6 +182,7 @@ impl Failure {
             | Failure::TooSlow(_)
             | Failure::ScriptMemory(_)
             | Failure::TransactionLength { .. }
+            | Failure::TooManyScriptKeys(_)
             | Failure::ReplyLength(_) => ErrorKind::Length,
             Failure::NotOfOneKey(_) | Failure::NotInTransaction(_) | Failure::Unsupported(_) => {
                 ErrorKind::Unsupported

@@ -5,9 +5,10 @@ use crate::programs::Programs;
 use crate::replies::Replies;
 use crate::retired::Retired;
 use crate::running::{Link, Running};
-use crate::shared::{Inbox, Shared};
+use crate::shared::{Inbox, Listening, Shared};
 use crate::spool::{Durability, Spool, SpoolDirectory, SpoolError};
 use crate::statistics::GatewayStatistics;
+use crate::tls::{Tls, TlsError};
 use crate::worker::{UPLINK, WAKER, Worker};
 use mio::net::TcpListener;
 use mio::{Interest, Poll, Token, Waker};
@@ -35,6 +36,8 @@ pub enum GatewayError {
         address_refused(error)
     )]
     Listen { address: SocketAddr, error: io::Error },
+    #[error("the gateway can't serve TLS: {0}")]
+    Tls(#[from] TlsError),
     #[error(transparent)]
     Spool(#[from] SpoolError),
     #[error("durability {0} needs a directory for the spool")]
@@ -75,20 +78,27 @@ impl Gateway {
         workers: usize,
         mut links: impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
     ) -> Result<Gateway, GatewayError> {
-        if workers == 0 || config.listen.is_empty() {
+        let plain = config.listen.iter().map(|&address| (address, false));
+        let wanted: Vec<_> =
+            plain.chain(config.tls.iter().map(|&(address, _)| (address, true))).collect();
+        if workers == 0 || wanted.is_empty() {
             return Err(GatewayError::Nothing);
         }
+        let tls = config.tls.as_ref().map(|(_, files)| Tls::open(files.clone())).transpose()?;
         let directory = open_directory(&config)?;
         let mut listeners = Vec::new();
-        for &address in &config.listen {
-            listeners
-                .push(listen(address).map_err(|error| GatewayError::Listen { address, error })?);
+        let mut listening = Vec::new();
+        for (address, is_tls) in wanted {
+            let refused = |error| GatewayError::Listen { address, error };
+            let listener = listen(address).map_err(refused)?;
+            let address = listener.local_addr().map_err(refused)?;
+            listening.push(Listening { address, is_tls });
+            listeners.push(listener);
         }
-        let listening = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
         let (polls, inboxes) = polls(workers).map_err(GatewayError::Worker)?;
         let statistics = Arc::new(GatewayStatistics::new(workers));
-        let listening = listening.map_err(GatewayError::Worker)?;
-        let shared = Arc::new(Shared::new(Arc::new(config), statistics, inboxes, listening));
+        let tls = tls.map(Arc::new);
+        let shared = Arc::new(Shared::new(Arc::new(config), statistics, inboxes, listening, tls));
         let mut gateway = Gateway {
             shared,
             threads: Vec::new(),
@@ -168,11 +178,20 @@ impl Gateway {
             poll,
             listeners,
             link: Link::new(session, uplink, control),
-            running: Running::new(now, config, replies, spool.is_some(), programs, recorder),
+            running: Running::new(
+                now,
+                config,
+                replies,
+                spool.is_some(),
+                programs,
+                recorder,
+                Arc::clone(&shared.slow_log),
+            ),
             spool,
             accepts: true,
             accepts_again: false,
             refused_logged: None,
+            broken_logged: None,
             next_tick: Instant::now(),
             relieved_at: 0,
             relieved: 0,
@@ -183,14 +202,19 @@ impl Gateway {
         })
     }
 
-    /// Where it listens.
-    pub fn local_addrs(&self) -> &[SocketAddr] {
-        &self.shared.listening
-    }
-
     /// The first address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
-        self.shared.listening[0]
+        self.shared.listening[0].address
+    }
+
+    /// Where it listens for TLS, if it does.
+    pub fn tls_addr(&self) -> Option<SocketAddr> {
+        self.shared.listening.iter().find(|at| at.is_tls).map(|at| at.address)
+    }
+
+    /// The certificates in force, if it speaks TLS.
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.shared.tls.clone()
     }
 
     /// Its counters.
@@ -272,7 +296,7 @@ fn polls(workers: usize) -> io::Result<(Vec<Poll>, Vec<Inbox>)> {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         polls.push(poll);
-        inboxes.push(Inbox { sockets: Default::default(), waker, connections: Default::default() });
+        inboxes.push(Inbox { errands: Default::default(), waker, connections: Default::default() });
     }
     Ok((polls, inboxes))
 }

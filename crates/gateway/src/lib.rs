@@ -22,9 +22,12 @@ mod retired;
 mod running;
 mod serve;
 mod shared;
+mod slowlog;
+mod socket;
 pub mod spool;
 mod statistics;
 mod strings;
+mod tls;
 mod worker;
 
 pub use command::{Refused, Spec, VERBS, Verb};
@@ -33,3 +36,5 @@ pub use failure::ErrorKind;
 pub use gateway::{Gateway, GatewayError, WorkerLinks};
 pub use spool::Durability;
 pub use statistics::{Answerer, BUCKETS, Counter, GatewayStatistics, Histogram, WorkerStatistics};
+pub use strings::rdb;
+pub use tls::{Tls, TlsError, TlsFiles};

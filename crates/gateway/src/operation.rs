@@ -27,6 +27,8 @@ const KEPT_BYTES_MAX: usize = 4096;
 pub(crate) enum Action {
     #[default]
     Get,
+    /// The value and when it expires.
+    Record,
     View(View),
     /// Time to live or expiry, in ms or s.
     Expiry {
@@ -56,6 +58,12 @@ pub(crate) enum Action {
     },
     /// An unconditional delete.
     Erase,
+    /// Writes the argument, or deletes, on the condition that the record is this version.
+    Replace {
+        seq: Seq,
+        expiry_ms: u64,
+    },
+    Remove(Seq),
     /// Learns what version there is.
     Watch,
     /// What the operation's program makes of the record.
@@ -66,8 +74,10 @@ impl Action {
     /// Whether it reads before it writes.
     fn is_read_modify_write(self) -> bool {
         match self {
-            Action::Get | Action::View(_) | Action::Expiry { .. } | Action::Watch => false,
+            Action::Get | Action::Record | Action::View(_) => false,
+            Action::Expiry { .. } | Action::Watch => false,
             Action::Set { .. } | Action::Erase | Action::GetEx(Expiry::Keep) => false,
+            Action::Replace { .. } | Action::Remove(_) => false,
             Action::SetIf(..)
             | Action::GetDel
             | Action::GetEx(_)
@@ -98,6 +108,11 @@ pub(crate) enum Answer<'a> {
     Status(&'static str),
     Integer(i64),
     Bulk(&'a [u8]),
+    /// What a part of a batch has read: no reply.
+    Record {
+        found: Option<(&'a [u8], u64)>,
+        seq: Seq,
+    },
     /// A bulk string that is nowhere else.
     Made(Vec<u8>),
     /// An array of integers and nulls.
@@ -127,6 +142,7 @@ impl Answer<'_> {
             Answer::Status(text) => write::simple(out, text),
             Answer::Integer(number) => write::integer(out, *number),
             Answer::Bulk(bytes) => write::bulk(out, bytes),
+            Answer::Record { .. } => {}
             Answer::Made(bytes) => write::bulk(out, bytes),
             Answer::Fields(fields) => {
                 write::array(out, fields.len());
@@ -224,6 +240,11 @@ impl Operation {
                 self.expiry_ms = expiry_ms;
                 Step::WriteArgument(None)
             }
+            Action::Replace { seq, expiry_ms } => {
+                self.expiry_ms = expiry_ms;
+                Step::WriteArgument(Some(seq))
+            }
+            Action::Remove(seq) => Step::Delete(Some(seq)),
             Action::Erase => {
                 self.planned = Reply::Integer(1);
                 Step::Delete(None)
@@ -351,6 +372,9 @@ impl Operation {
 
     /// Another writer came between: starts over, but for an error after `ATTEMPTS_MAX` times.
     pub(crate) fn condition_failed(&mut self) -> Option<Answer<'static>> {
+        if matches!(self.action, Action::Replace { .. } | Action::Remove(_)) {
+            return Some(Answer::Changed);
+        }
         self.attempts += 1;
         self.step = Step::Read;
         let is_over = self.attempts >= ATTEMPTS_MAX;
@@ -409,6 +433,7 @@ impl Operation {
             Action::Get | Action::GetEx(Expiry::Keep) => {
                 Some(if exists { Answer::Bulk(value) } else { Answer::Null })
             }
+            Action::Record => Some(Answer::Record { found, seq }),
             Action::View(view) => Some(view.of(found.map(|(value, _)| value), &self.argument)),
             Action::Expiry { seconds, absolute } => {
                 Some(Answer::Integer(match (exists, expiry_ms) {
@@ -453,7 +478,11 @@ impl Operation {
             }
             Action::Watch => Some(Answer::Watched(Version { seq, exists })),
             // These begin with a write, so no read of theirs is under way; or have a program.
-            Action::Set { .. } | Action::Erase | Action::Program => Some(internal_error()),
+            Action::Set { .. }
+            | Action::Erase
+            | Action::Replace { .. }
+            | Action::Remove(_)
+            | Action::Program => Some(internal_error()),
         }
     }
 

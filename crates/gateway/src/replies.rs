@@ -192,13 +192,16 @@ impl Replies {
         let id = to.connection;
         let Some(connection) = self.connections.get_mut(id) else { return };
         enlist(&mut self.dirty, &mut connection.in_dirty, id);
+        let is_wanted = to.number >= connection.silent_until;
         if connection.first != to.number {
             let at = (to.number - connection.first) as usize;
             let Some(slot) = connection.slots.get_mut(at) else { return };
             *slot = self.early.take();
             let early = &mut self.early[*slot];
             early.buffer = self.pool.output();
-            write(&mut early.buffer, connection.resp3);
+            if is_wanted {
+                write(&mut early.buffer, connection.resp3);
+            }
             connection.slot_bytes += early.buffer.len();
             connection.replied(early.buffer.len());
             early.unspooled = unspooled;
@@ -211,7 +214,9 @@ impl Replies {
             connection.out = self.pool.output();
         }
         let from = connection.out.len() as u32;
-        write(&mut connection.out, connection.resp3);
+        if is_wanted {
+            write(&mut connection.out, connection.resp3);
+        }
         connection.replied(connection.out.len() - from as usize);
         connection.first += 1;
         let journal = &mut self.journal;

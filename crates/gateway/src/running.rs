@@ -14,7 +14,7 @@ use crate::key_queues::{KeyQueues, NONE};
 use crate::operation::{Action, Answer, Operation, Parent, State, Version};
 use crate::programs::{Program, Programs};
 use crate::replies::{Address, Replies};
-use crate::resp::Args;
+use crate::slowlog::{Entry, SlowLog, shown};
 use crate::statistics::Answerer;
 use queued::{BATCH, Queued};
 use std::collections::VecDeque;
@@ -100,6 +100,9 @@ pub(crate) struct Running {
     /// Where the gateway's own answers go while they aren't replies.
     pub(crate) captured: Option<Vec<u8>>,
     recorder: Recorder,
+    slow_log: Arc<SlowLog>,
+    /// A command waits for CLIENT PAUSE.
+    pub(crate) is_paused: bool,
 }
 
 impl Running {
@@ -110,6 +113,7 @@ impl Running {
         spools: bool,
         programs: Programs,
         recorder: Recorder,
+        slow_log: Arc<SlowLog>,
     ) -> Running {
         Running {
             now,
@@ -131,6 +135,8 @@ impl Running {
             queued: Queued::default(),
             current: NONE,
             recorder,
+            slow_log,
+            is_paused: false,
         }
     }
 
@@ -216,17 +222,6 @@ impl Running {
         self.outbox.replies.reserve(id);
         self.begin(link, at);
         self.drive(link);
-    }
-
-    /// Whether keys, up to argument `last` or all if that is negative, can be asked for at all.
-    pub(crate) fn check_keys(args: Args<'_>, last: i32, step: usize) -> Result<(), Failure> {
-        let fits = |key: &[u8]| !key.is_empty() && key.len() <= switchback_wire::KEY_BYTES_MAX;
-        let count = usize::try_from(last).unwrap_or(usize::MAX);
-        if args.from(1).take(count).step_by(step).all(fits) {
-            Ok(())
-        } else {
-            Err(Failure::KeyLength)
-        }
     }
 
     /// Lets an operation run, or wait for those before it.
@@ -452,6 +447,12 @@ impl Running {
         let operation = &mut self.operations[at];
         let (id, held) = (operation.connection, operation.held_bytes());
         let counts = matches!(operation.parent, Parent::Reply(_));
+        let took_us = self.now.monotonic_us.saturating_sub(operation.arrived_us);
+        if counts && self.slow_log.wants(took_us) {
+            let (verb, key) = (operation.verb, shown(&operation.key));
+            self.was_slow(id, took_us, verb, Some(key));
+        }
+        let operation = &mut self.operations[at];
         if operation.places[0].joined {
             self.leave(at);
         }
@@ -460,6 +461,21 @@ impl Running {
         if counts {
             self.release(id, held);
         }
+    }
+
+    /// Enters a command that took long.
+    #[cold]
+    fn was_slow(&self, id: ConnectionId, took_us: u64, verb: Option<Verb>, key: Option<Vec<u8>>) {
+        let Some(connection) = self.outbox.replies.connections.get(id) else { return };
+        let name = verb.map(|verb| verb.name().as_bytes().to_vec());
+        self.slow_log.enter(Entry {
+            number: 0,
+            unix_s: self.now.unix_ms / 1000,
+            took_us,
+            words: name.into_iter().chain(key).collect(),
+            peer: connection.peer.to_string(),
+            name: connection.name.clone(),
+        });
     }
 
     /// Takes an operation out of its queues.

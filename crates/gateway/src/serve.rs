@@ -5,8 +5,9 @@ use crate::execute::{self, Flow};
 use crate::failure::ErrorKind;
 use crate::programs;
 use crate::resp::{Parsed, ParserLimits};
+use crate::socket::Received;
 use crate::worker::Worker;
-use std::io::{ErrorKind as Io, Read};
+use std::io::ErrorKind as Io;
 use std::sync::LazyLock;
 
 /// Bytes of unfinished commands' arguments beyond which a connection's next command waits.
@@ -152,21 +153,19 @@ impl Worker {
             return None;
         }
         let room = connection.input.room(&mut replies.pool);
-        let capacity = room.len();
         loop {
-            match (&connection.stream).read(room) {
-                Ok(0) => {
+            match connection.socket.read(room) {
+                Ok(Received { bytes: 0, .. }) => {
                     connection.readable = false;
                     connection.ended = true;
                     connection.input.rest(&mut replies.pool);
                     replies.mark_dirty(id);
                     return None;
                 }
-                Ok(bytes) => {
+                Ok(Received { bytes, was_all }) => {
                     connection.input.filled(bytes);
-                    // A short read has emptied the socket: the next bytes bring an event. (Unless
-                    // its end was announced.)
-                    if bytes < capacity && !connection.hung_up {
+                    // Unless the socket's end was announced, the next bytes bring an event.
+                    if was_all && !connection.hung_up {
                         connection.readable = false;
                     }
                     replies.statistics().bytes_in.add(bytes as u64);
@@ -178,8 +177,8 @@ impl Worker {
                     connection.input.rest(&mut replies.pool);
                     return None;
                 }
-                Err(_) => {
-                    self.close(id);
+                Err(error) => {
+                    self.break_apart(id, &error);
                     return None;
                 }
             }

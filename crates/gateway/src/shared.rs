@@ -2,7 +2,9 @@
 
 use crate::config::GatewayConfig;
 use crate::programs::Sources;
+use crate::slowlog::SlowLog;
 use crate::statistics::GatewayStatistics;
+use crate::tls::Tls;
 use mio::Waker;
 use mio::net::TcpStream;
 use std::collections::BTreeMap;
@@ -22,12 +24,46 @@ pub(crate) struct ClientInfo {
     pub(crate) name: String,
     pub(crate) library: [String; 2],
     pub(crate) resp3: bool,
+    /// Who has it.
+    pub(crate) worker: usize,
 }
 
-/// Connections that another worker has accepted for this one.
+/// An address that the gateway listens on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Listening {
+    pub(crate) address: SocketAddr,
+    /// Its connections speak TLS.
+    pub(crate) is_tls: bool,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    pub(crate) is_tls: bool,
+}
+
+/// What one worker has another one do.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Adopt(Accepted),
+    /// The connection of this number.
+    Close(u64),
+}
+
+/// Until when commands wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Pause {
+    pub(crate) until_us: u64,
+    /// Others go on.
+    pub(crate) writes_only: bool,
+}
+
+/// What others want of a worker.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    pub(crate) sockets: Mutex<Vec<(TcpStream, SocketAddr)>>,
+    pub(crate) errands: Mutex<Vec<Errand>>,
     pub(crate) waker: Arc<Waker>,
     pub(crate) connections: AtomicUsize,
 }
@@ -38,11 +74,17 @@ pub(crate) struct Shared {
     pub(crate) statistics: Arc<GatewayStatistics>,
     pub(crate) heat: Arc<Heat>,
     pub(crate) inboxes: Vec<Inbox>,
-    pub(crate) listening: Vec<SocketAddr>,
+    pub(crate) listening: Vec<Listening>,
+    /// The certificates in force, if it speaks TLS.
+    pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) stop: AtomicBool,
     pub(crate) started: Instant,
     /// Scripts that workers know by their names.
     pub(crate) scripts: Arc<Sources>,
+    /// Commands that took long.
+    pub(crate) slow_log: Arc<SlowLog>,
+    pause_until_us: AtomicU64,
+    pauses_writes_only: AtomicBool,
     next_number: AtomicU64,
     clients: Mutex<BTreeMap<u64, ClientInfo>>,
 }
@@ -52,7 +94,8 @@ impl Shared {
         config: Arc<GatewayConfig>,
         statistics: Arc<GatewayStatistics>,
         inboxes: Vec<Inbox>,
-        listening: Vec<SocketAddr>,
+        listening: Vec<Listening>,
+        tls: Option<Arc<Tls>>,
     ) -> Shared {
         Shared {
             config,
@@ -60,9 +103,13 @@ impl Shared {
             heat: Arc::new(Heat::new(inboxes.len())),
             inboxes,
             listening,
+            tls,
             stop: AtomicBool::new(false),
             started: Instant::now(),
             scripts: Arc::default(),
+            slow_log: Arc::default(),
+            pause_until_us: AtomicU64::new(0),
+            pauses_writes_only: AtomicBool::new(false),
             next_number: AtomicU64::new(1),
             clients: Mutex::default(),
         }
@@ -76,6 +123,12 @@ impl Shared {
         Now { monotonic_us: self.started.elapsed().as_micros() as u64 + 1, unix_ms }
     }
 
+    /// The first port that it listens on, with TLS or without; 0 if there is none.
+    pub(crate) fn port(&self, with_tls: bool) -> u16 {
+        let mut matching = self.listening.iter().filter(|at| at.is_tls == with_tls);
+        matching.next().map_or(0, |at| at.address.port())
+    }
+
     pub(crate) fn connections(&self) -> usize {
         self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed)).sum()
     }
@@ -84,6 +137,34 @@ impl Shared {
     pub(crate) fn least_busy(&self) -> usize {
         let loads = self.inboxes.iter().map(|inbox| inbox.connections.load(Relaxed));
         loads.enumerate().min_by_key(|&(_, load)| load).map_or(0, |(worker, _)| worker)
+    }
+
+    /// Has a worker do something.
+    pub(crate) fn send(&self, worker: usize, errand: Errand) {
+        let inbox = &self.inboxes[worker];
+        inbox.errands.lock().unwrap_or_else(PoisonError::into_inner).push(errand);
+        if let Err(error) = inbox.waker.wake() {
+            tracing::warn!(%error, worker, "can't wake a worker");
+        }
+    }
+
+    /// Has the worker that has it close a connection.
+    pub(crate) fn close(&self, number: u64, worker: usize) {
+        self.send(worker, Errand::Close(number));
+    }
+
+    /// Has commands wait, on all connections; or, by a time that is over, go on.
+    pub(crate) fn pause(&self, pause: Pause) {
+        self.pauses_writes_only.store(pause.writes_only, Relaxed);
+        self.pause_until_us.store(pause.until_us, Relaxed);
+    }
+
+    /// For what commands wait now, if they do.
+    #[inline]
+    pub(crate) fn paused(&self, now_us: u64) -> Option<Pause> {
+        let until_us = self.pause_until_us.load(Relaxed);
+        let pause = || Pause { until_us, writes_only: self.pauses_writes_only.load(Relaxed) };
+        (now_us < until_us).then(pause)
     }
 
     pub(crate) fn next_number(&self) -> u64 {

@@ -5,13 +5,13 @@ use crate::connection::{Connection, ConnectionId};
 use crate::failure::{ErrorKind, Failure};
 use crate::resp::write;
 use crate::running::{Link, Running};
-use crate::shared::{ClientInfo, Shared};
+use crate::shared::{Accepted, ClientInfo, Errand, Shared};
+use crate::socket::Socket;
 use crate::spool::Spool;
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use std::io::{self, ErrorKind as Io, Write};
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::{Duration, Instant};
@@ -49,6 +49,8 @@ pub(crate) struct Worker {
     /// The last attempt failed; the next one is at the next tick.
     pub(crate) accepts_again: bool,
     pub(crate) refused_logged: Option<Instant>,
+    /// When the log was told of a connection whose TLS failed.
+    pub(crate) broken_logged: Option<Instant>,
     pub(crate) next_tick: Instant,
     /// Bytes received when memory was last looked at.
     pub(crate) relieved_at: u64,
@@ -118,7 +120,7 @@ impl Worker {
 
     /// Everything that can be done now.
     fn step(&mut self) {
-        self.take_sockets();
+        self.take_errands();
         self.take_messages();
         self.take_packets();
         if self.running.now.is_due(self.link.session.poll_timeout()) {
@@ -255,7 +257,7 @@ impl Worker {
             connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
         let at_end =
             connection.closing || (connection.ended && !connection.stalled && !connection.readable);
-        let is_done = at_end && connection.is_idle() && connection.unsent() == 0;
+        let is_done = at_end && connection.is_idle() && connection.is_sent();
         replies.statistics().bytes_out.add(sent as u64);
         if is_over {
             replies.statistics().count_error(ErrorKind::Memory);
@@ -267,26 +269,29 @@ impl Worker {
         }
     }
 
-    /// Takes connections from the listeners and from the worker that accepted them for this one.
-    fn take_sockets(&mut self) {
+    /// Takes connections from the listeners, and does what other workers want.
+    fn take_errands(&mut self) {
         if self.accepts {
             self.accepts = false;
             self.accept();
         }
         let inbox = &self.shared.inboxes[self.index];
-        let arrived = match inbox.sockets.try_lock() {
-            Ok(mut sockets) if !sockets.is_empty() => std::mem::take(&mut *sockets),
+        let errands = match inbox.errands.try_lock() {
+            Ok(mut errands) if !errands.is_empty() => std::mem::take(&mut *errands),
             _ => return,
         };
-        for (socket, peer) in arrived {
-            self.adopt(socket, peer);
+        for errand in errands {
+            match errand {
+                Errand::Adopt(accepted) => self.adopt(accepted),
+                Errand::Close(number) => self.close_number(number),
+            }
         }
     }
 
     fn accept(&mut self) {
-        for listener in &self.listeners {
+        for (listener, at) in self.listeners.iter().zip(&self.shared.listening) {
             loop {
-                let (mut socket, peer) = match listener.accept() {
+                let (mut stream, peer) = match listener.accept() {
                     Ok(accepted) => accepted,
                     Err(error) if error.kind() == Io::WouldBlock => break,
                     Err(error) if error.kind() == Io::Interrupted => continue,
@@ -301,43 +306,43 @@ impl Worker {
                 };
                 if self.shared.connections() >= self.shared.config.max_clients {
                     self.running.outbox.replies.statistics().count_error(ErrorKind::MaxClients);
-                    // If the socket takes nothing now, the client only sees the connection's end.
-                    let _ = socket.write(b"-ERR max number of clients reached\r\n");
+                    if !at.is_tls {
+                        // If the socket takes nothing now, the client only sees its end.
+                        let _ = stream.write(b"-ERR max number of clients reached\r\n");
+                    }
                     continue;
                 }
                 let worker = self.shared.least_busy();
-                let inbox = &self.shared.inboxes[worker];
-                inbox.connections.fetch_add(1, Relaxed);
-                inbox
-                    .sockets
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .push((socket, peer));
-                if worker != self.index
-                    && let Err(error) = inbox.waker.wake()
-                {
-                    tracing::warn!(%error, worker, "can't wake a worker");
-                }
+                self.shared.inboxes[worker].connections.fetch_add(1, Relaxed);
+                let accepted = Accepted { stream, peer, is_tls: at.is_tls };
+                self.shared.send(worker, Errand::Adopt(accepted));
             }
         }
     }
 
-    fn adopt(&mut self, mut socket: TcpStream, peer: SocketAddr) {
+    fn adopt(&mut self, Accepted { mut stream, peer, is_tls }: Accepted) {
         // Without it a reply may wait 40 ms for an acknowledgement; a socket that refuses still
         // works.
-        let _ = socket.set_nodelay(true);
-        let local = socket.local_addr().unwrap_or(peer);
+        let _ = stream.set_nodelay(true);
+        let local = stream.local_addr().unwrap_or(peer);
         let number = self.shared.next_number();
         let replies = &mut self.running.outbox.replies;
         let registry = self.poll.registry();
         let index = replies.connections.next_index();
-        if let Err(error) =
-            registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)
-        {
-            tracing::warn!(%error, "can't watch a connection");
-            self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
-            return;
-        }
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let watched = registry.register(&mut stream, Token(index), interest);
+        let tls = watched.and_then(|()| match &self.shared.tls {
+            Some(tls) if is_tls => tls.accept().map(Some).map_err(io::Error::other),
+            _ => Ok(None),
+        });
+        let socket = match tls {
+            Ok(tls) => Socket::new(stream, tls),
+            Err(error) => {
+                tracing::warn!(%error, "can't begin with a connection");
+                self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
+                return;
+            }
+        };
         let is_open = self.shared.config.password.is_none();
         let id = replies.connections.insert(Connection::new(socket, number, peer, is_open));
         assert_eq!(id.index as usize, index);
@@ -350,16 +355,26 @@ impl Worker {
             name: String::new(),
             library: Default::default(),
             resp3: false,
+            worker: self.index,
         };
         self.shared.clients().insert(number, info);
         replies.mark_resume(id);
     }
 
+    /// Closes the connection of this number, if it is still there.
+    fn close_number(&mut self, number: u64) {
+        let connections = &self.running.outbox.replies.connections;
+        let found = connections.iter().find(|(_, connection)| connection.number == number);
+        let id = found.map(|(id, _)| id);
+        if let Some(id) = id {
+            self.close(id);
+        }
+    }
+
     pub(crate) fn close(&mut self, id: ConnectionId) {
         let replies = &mut self.running.outbox.replies;
-        let Some(mut connection) = replies.remove(id) else { return };
-        // It is closed next anyway.
-        let _ = self.poll.registry().deregister(&mut connection.stream);
+        let Some(connection) = replies.remove(id) else { return };
+        connection.socket.close(self.poll.registry());
         self.shared.clients().remove(&connection.number);
         self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
         replies.statistics().connections_open.set(replies.connections.len() as u64);
@@ -385,6 +400,7 @@ impl Worker {
             statistics.spool_size.set(spool.bytes());
         }
         self.let_senders_go_on();
+        self.let_paused_go_on();
         self.relieve_memory();
     }
 
@@ -403,6 +419,19 @@ impl Worker {
             if let Some(connection) = replies.connections.get_mut(id) {
                 connection.takes_nothing = true;
             }
+            replies.mark_resume(id);
+        }
+    }
+
+    /// What waits for CLIENT PAUSE looks again whether that is over.
+    fn let_paused_go_on(&mut self) {
+        if !std::mem::take(&mut self.running.is_paused) {
+            return;
+        }
+        let replies = &mut self.running.outbox.replies;
+        let connections = replies.connections.iter();
+        let stalled = connections.filter(|(_, connection)| connection.stalled);
+        for id in stalled.map(|(id, _)| id).collect::<Vec<_>>() {
             replies.mark_resume(id);
         }
     }
@@ -451,7 +480,7 @@ impl Worker {
         let connections = &self.running.outbox.replies.connections;
         let has_unsent = connections
             .iter()
-            .any(|(_, connection)| connection.unsent() > 0 || connection.replayed.is_some());
+            .any(|(_, connection)| !connection.is_sent() || connection.replayed.is_some());
         (self.running.is_idle() && !has_unsent) || Instant::now() >= stop_at
     }
 
@@ -475,6 +504,21 @@ impl Worker {
         }
     }
 
+    /// A connection whose socket failed: the end of it.
+    pub(crate) fn break_apart(&mut self, id: ConnectionId, error: &io::Error) {
+        let replies = &self.running.outbox.replies;
+        if error.kind() == Io::InvalidData
+            && let Some(connection) = replies.connections.get(id)
+        {
+            replies.statistics().count_error(ErrorKind::Tls);
+            if is_due(&mut self.broken_logged) {
+                let peer = connection.peer;
+                tracing::warn!(%peer, %error, "a client's TLS failed; it may speak plain text");
+            }
+        }
+        self.close(id);
+    }
+
     /// An error that ends the connection once it is written.
     pub(crate) fn break_off(&mut self, id: ConnectionId, kind: ErrorKind, text: &str) {
         self.running.outbox.replies.statistics().count_error(kind);
@@ -496,8 +540,9 @@ fn is_due(logged: &mut Option<Instant>) -> bool {
 
 /// Writes what the socket takes.
 fn send(connection: &mut Connection) -> io::Result<()> {
+    connection.socket.flush()?;
     while connection.unsent() > 0 {
-        match (&connection.stream).write(&connection.out[connection.sent..]) {
+        match connection.socket.write(&connection.out[connection.sent..]) {
             Ok(0) => return Err(Io::WriteZero.into()),
             Ok(sent) => connection.sent += sent,
             Err(error) if error.kind() == Io::Interrupted => {}

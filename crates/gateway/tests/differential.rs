@@ -7,6 +7,7 @@ use fake::redis::Redis;
 use fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use switchback_gateway::{GatewayConfig, Transactions};
 
 /// Fixed commands, one a line; `|` stands for an empty word, `~n~` for n bytes of x.
 const SCRIPT: &str = include_str!("differential.script");
@@ -56,6 +57,11 @@ fn moods() -> Vec<(&'static str, Knobs)> {
     ]
 }
 
+/// A gateway that executes commands on several keys, too.
+fn batching() -> GatewayConfig {
+    GatewayConfig { transactions: Transactions::Batch, ..config() }
+}
+
 #[test]
 fn the_script_is_answered_as_by_redis() {
     let Some(redis) = Redis::start(LIKE_SWITCHBACK) else { return };
@@ -63,7 +69,7 @@ fn the_script_is_answered_as_by_redis() {
         for version in ["2", "3"] {
             let rack = FakeRack::default();
             rack.set(|to| *to = knobs.clone());
-            let gateway = rack.start(config());
+            let gateway = rack.start(batching());
             let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
             theirs.ask(&format!("HELLO {version}"));
             ours.ask(&format!("HELLO {version}"));
@@ -164,6 +170,17 @@ const COMMANDS: &[&str] = &[
     "LCS k k1 IDX WITHMATCHLEN",
     "LCS k a LEN",
     "DUMP k",
+    "MSETNX k v a v",
+    "MSETNX k v k v",
+    "RENAME k k1",
+    "RENAME a k",
+    "RENAMENX k k2",
+    "COPY k k1",
+    "COPY a k REPLACE",
+    "BITOP AND k a k1",
+    "BITOP OR k k k2",
+    "BITOP XOR a k k1 k2",
+    "BITOP NOT a k",
     "GET",
     "DBSIZE",
     "ECHO v",
@@ -257,7 +274,7 @@ fn random_commands_are_answered_as_by_redis_one_by_one_and_pipelined() {
         let cases = if mood == "lossy" { 10 } else { 60 };
         let rack = FakeRack::default();
         rack.set(|to| *to = knobs.clone());
-        let gateway = rack.start(config());
+        let gateway = rack.start(batching());
         let mut runner =
             TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
         let scripts = (prop::collection::vec(commands(), 1..60), any::<bool>());
@@ -302,7 +319,7 @@ fn the_greatest_length_is_that_of_redis() {
     for nothing_cached in [false, true] {
         let rack = FakeRack::default();
         rack.set(|knobs| knobs.nothing_cached = nothing_cached);
-        let gateway = rack.start(config());
+        let gateway = rack.start(batching());
         let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
         theirs.ask("FLUSHALL");
         for line in [

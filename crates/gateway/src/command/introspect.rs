@@ -1,19 +1,26 @@
 //! Commands about the connection and the gateway: no data is touched.
 
+use super::options::OUT_OF_INT;
 use super::{Verb, glob};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse, refuse_command};
 use crate::failure::ErrorKind;
 use crate::resp::{Args, parse_i64, write};
 use crate::running::Running;
-use crate::shared::{ClientInfo, Shared};
+use crate::shared::Shared;
+use crate::slowlog::ENTRIES_MAX;
 use crate::spool::Durability;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod catalogue;
+mod clients;
 mod info;
+mod slowlog;
 
 pub(crate) use catalogue::command;
+pub(crate) use clients::client;
+use clients::{CLIENT_NAMES, objection, set_name};
+pub(crate) use slowlog::slowlog;
 
 /// The Redis release whose behaviour is followed; clients decide by it what they may use.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";
@@ -91,8 +98,7 @@ pub(crate) fn select(running: &mut Running, _: &Shared, id: ConnectionId, args: 
     match parse_i64(args.get(1)) {
         Some(0) => ok(running, id, Verb::Select),
         Some(number) if i32::try_from(number).is_err() => {
-            let text = "ERR value is out of range, value must between -2147483648 and 2147483647";
-            refuse(running, id, ErrorKind::Command, text);
+            refuse(running, id, ErrorKind::Command, OUT_OF_INT);
         }
         Some(_) => refuse(running, id, ErrorKind::Command, "ERR DB index is out of range"),
         None => {
@@ -220,100 +226,15 @@ pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _:
     answer_here(running, id, Some(Verb::Reset), |out, _| write::simple(out, "RESET"));
 }
 
-const CLIENT_NAMES: &str = "Client names";
-/// Longest name of a connection or library that is kept.
-const NAME_BYTES_MAX: usize = 256;
-
-/// The error for a name of a connection or library that isn't accepted; `names` says what it
-/// names.
-fn objection(names: &str, name: &[u8]) -> Option<String> {
-    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Some(format!("ERR {names} cannot contain spaces, newlines or special characters."));
-    }
-    (name.len() > NAME_BYTES_MAX)
-        .then(|| format!("ERR {names} cannot be longer than {NAME_BYTES_MAX} bytes"))
-}
-
-fn set_name(running: &mut Running, shared: &Shared, id: ConnectionId, name: &[u8]) {
-    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
-    connection.name = name.to_vec();
-    shared
-        .describe(connection.number, |info| info.name = String::from_utf8_lossy(name).into_owned());
-}
-
-pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
-    let Some(connection) = running.outbox.replies.connections.get(id) else { return };
-    let number = connection.number;
-    let sub = String::from_utf8_lossy(args.get(1)).to_ascii_lowercase();
-    match (sub.as_str(), args.len()) {
-        ("id", 2) => {
-            answer_here(running, id, Some(Verb::Client), |out, _| {
-                write::integer(out, number as i64)
-            });
-        }
-        ("getname", 2) => {
-            let name = connection.name.clone();
-            answer_here(running, id, Some(Verb::Client), |out, resp3| match name.is_empty() {
-                true => write::null(out, resp3),
-                false => write::bulk(out, &name),
-            });
-        }
-        ("setname", 3) => match objection(CLIENT_NAMES, args.get(2)) {
-            None => {
-                set_name(running, shared, id, args.get(2));
-                ok(running, id, Verb::Client);
-            }
-            Some(text) => refuse(running, id, ErrorKind::Command, &text),
-        },
-        ("setinfo", 4) => set_info(running, shared, id, number, args),
-        ("info", 2) => {
-            let text =
-                shared.clients().get(&number).map_or(String::new(), |info| describe(number, info));
-            answer_here(running, id, Some(Verb::Client), |out, resp3| {
-                write::verbatim(out, &text, resp3)
-            });
-        }
-        ("list", 2) => {
-            let text: String =
-                shared.clients().iter().map(|(&number, info)| describe(number, info)).collect();
-            answer_here(running, id, Some(Verb::Client), |out, resp3| {
-                write::verbatim(out, &text, resp3)
-            });
-        }
-        // Accepted without effect: the gateway evicts no keys by when they were last used.
-        ("no-evict" | "no-touch", 3)
-            if [&b"on"[..], b"off"].contains(&&args.get(2).to_ascii_lowercase()[..]) =>
-        {
-            ok(running, id, Verb::Client);
-        }
-        ("no-evict" | "no-touch", 3) => refuse(running, id, ErrorKind::Command, "ERR syntax error"),
-        ("id" | "getname" | "setname" | "setinfo" | "info" | "no-evict" | "no-touch", _) => {
-            wrong_arity(running, id, &format!("client|{sub}"));
-        }
-        _ => refuse_subcommand(running, id, Verb::Client, args.get(1)),
-    }
-}
-
 /// A subcommand that isn't there.
 fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
     let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
     let known: &[&str] = match verb {
-        Verb::Client => &[
-            "caching",
-            "getredir",
-            "help",
-            "kill",
-            "list",
-            "pause",
-            "reply",
-            "tracking",
-            "trackinginfo",
-            "unblock",
-            "unpause",
-        ],
-        Verb::Config => &["set", "rewrite", "resetstat", "help"],
+        Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
+        Verb::Config => &["rewrite", "resetstat", "help"],
         Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],
+        Verb::SlowLog => &["help"],
         Verb::Object => &["freq", "help", "idletime", "refcount"],
         _ => &["getkeys", "getkeysandflags", "help"],
     };
@@ -327,36 +248,6 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     refuse_command(running, id, verb, ErrorKind::Command, &text);
 }
 
-fn set_info(running: &mut Running, shared: &Shared, id: ConnectionId, number: u64, args: Args<'_>) {
-    let (attribute, value) = (args.get(2), args.get(3));
-    let at = match attribute.to_ascii_lowercase().as_slice() {
-        b"lib-name" => 0,
-        b"lib-ver" => 1,
-        _ => {
-            let text = format!("ERR Unrecognized option '{}'", String::from_utf8_lossy(attribute));
-            return refuse(running, id, ErrorKind::Command, &text);
-        }
-    };
-    if let Some(text) = objection(&String::from_utf8_lossy(attribute).to_ascii_lowercase(), value) {
-        return refuse(running, id, ErrorKind::Command, &text);
-    }
-    shared.describe(number, |info| info.library[at] = String::from_utf8_lossy(value).into_owned());
-    ok(running, id, Verb::Client);
-}
-
-fn describe(number: u64, info: &ClientInfo) -> String {
-    format!(
-        "id={number} addr={} laddr={} name={} age={} db=0 resp={} lib-name={} lib-ver={}\n",
-        info.peer,
-        info.local,
-        info.name,
-        info.since.elapsed().as_secs(),
-        if info.resp3 { 3 } else { 2 },
-        info.library[0],
-        info.library[1],
-    )
-}
-
 /// Parameters under the names that Redis has for them, where it has.
 fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
     let config = &shared.config;
@@ -365,8 +256,9 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         Durability::EverySecond => ("yes", "everysec"),
         Durability::Memory => ("no", "no"),
     };
+    let (slower_than_us, slow_entries_max) = shared.slow_log.settings();
     let addresses: Vec<String> =
-        shared.listening.iter().map(|address| address.ip().to_string()).collect();
+        shared.listening.iter().map(|at| at.address.ip().to_string()).collect();
     vec![
         ("appendfsync", sync.into()),
         ("appendonly", append_only.into()),
@@ -378,14 +270,26 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("maxmemory", "0".into()),
         ("maxmemory-clients", config.client_bytes_max.to_string()),
         ("maxmemory-policy", "noeviction".into()),
-        ("port", shared.listening.first().map_or(0, |address| address.port()).to_string()),
+        ("port", shared.port(false).to_string()),
         ("proto-max-bulk-len", switchback_wire::VALUE_BYTES_MAX.to_string()),
         ("save", String::new()),
+        ("slowlog-log-slower-than", slower_than_us.to_string()),
+        ("slowlog-max-len", slow_entries_max.to_string()),
         ("timeout", "0".into()),
+        ("tls-port", shared.port(true).to_string()),
     ]
 }
 
 pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
+    if args.get(1).eq_ignore_ascii_case(b"set") {
+        return match args.len() {
+            4.. if args.len().is_multiple_of(2) => match set_parameters(shared, args) {
+                Ok(()) => ok(running, id, Verb::Config),
+                Err(text) => refuse(running, id, ErrorKind::Command, &text),
+            },
+            _ => wrong_arity(running, id, "config|set"),
+        };
+    }
     if !args.get(1).eq_ignore_ascii_case(b"get") {
         return refuse_subcommand(running, id, Verb::Config, args.get(1));
     }
@@ -403,6 +307,43 @@ pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, a
             write::bulk(out, value.as_bytes());
         }
     });
+}
+
+/// CONFIG SET: all parameters, or none.
+fn set_parameters(shared: &Shared, args: Args<'_>) -> Result<(), String> {
+    let current = parameters(shared);
+    let (mut slower_than_us, mut entries_max) = shared.slow_log.settings();
+    for at in (2..args.len()).step_by(2) {
+        let name = String::from_utf8_lossy(args.get(at)).into_owned();
+        let failed = |why: &str| {
+            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
+        };
+        let text = args.get(at + 1);
+        let between = |least: i64, most: i64| {
+            let number = parse_i64(text);
+            let number =
+                number.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?;
+            let wrong = format!("argument must be between {least} and {most} inclusive");
+            let is_right = (least..=most).contains(&number);
+            is_right.then_some(number).ok_or_else(|| failed(&wrong))
+        };
+        match name.to_ascii_lowercase().as_str() {
+            "slowlog-log-slower-than" => slower_than_us = between(-1, i64::MAX)?,
+            "slowlog-max-len" => entries_max = between(0, ENTRIES_MAX as i64)? as usize,
+            lower => match current.iter().find(|(known, _)| *known == lower) {
+                // As it is.
+                Some((_, value)) if value.as_bytes() == text => {}
+                Some(_) => return Err(failed("can't set immutable config")),
+                None => {
+                    return Err(format!(
+                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
+                    ));
+                }
+            },
+        }
+    }
+    shared.slow_log.set(slower_than_us, entries_max);
+    Ok(())
 }
 
 /// The name that a parameter is answered under, if it is asked for: as the client wrote it, unless

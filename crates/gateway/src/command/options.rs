@@ -5,6 +5,10 @@ use crate::resp::{Args, parse_i64};
 use rand::TryRng;
 use rand::rngs::SysRng;
 
+/// The error for the number of a database that fits no C `int`.
+pub(crate) const OUT_OF_INT: &str =
+    "ERR value is out of range, value must between -2147483648 and 2147483647";
+
 /// On what a SET or DELEX depends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OnlyIf {
@@ -103,6 +107,32 @@ fn time_at<'a>(
     let unit = Unit::of(args.get(at))?;
     let may_follow = earlier.is_none_or(|(earlier, _)| earlier == unit);
     (may_follow && at + 1 < args.len()).then(|| (unit, args.get(at + 1)))
+}
+
+/// Whether COPY replaces what is there.
+pub(crate) fn copy(args: Args<'_>) -> Result<bool, Failure> {
+    let mut replaces = false;
+    let mut at = 3;
+    while at < args.len() {
+        let is = |name: &str| args.get(at).eq_ignore_ascii_case(name.as_bytes());
+        if is("replace") {
+            replaces = true;
+        } else if is("db") && at + 1 < args.len() {
+            at += 1;
+            match parse_i64(args.get(at)) {
+                Some(0) => {}
+                Some(number) if i32::try_from(number).is_ok() => {
+                    return Err(Failure::Static("ERR DB index is out of range"));
+                }
+                Some(_) => return Err(Failure::Static(OUT_OF_INT)),
+                None => return Err(Failure::NotAnInteger),
+            }
+        } else {
+            return Err(Failure::Syntax);
+        }
+        at += 1;
+    }
+    Ok(replaces)
 }
 
 /// Options of SET, from argument 3 on, and the value that they compare with.

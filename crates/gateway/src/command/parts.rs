@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::resp::{Args, parse_i64};
-use crate::strings::{Access, Field, LcsOptions, Offsets, Overflow, Update, View};
+use crate::strings::{Access, BitOperation, Field, LcsOptions, Offsets, Overflow, Update, View};
 use switchback_wire::VALUE_BYTES_MAX;
 
 const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -70,6 +70,18 @@ pub(crate) fn count_bits(args: Args<'_>) -> View {
         Ok(View::CountBits { offsets, in_bits })
     };
     view().unwrap_or_else(|text| View::Refused(text, 0))
+}
+
+/// How BITOP combines values.
+pub(crate) fn bit_operation(args: Args<'_>) -> Result<BitOperation, Failure> {
+    match args.get(1).to_ascii_lowercase().as_slice() {
+        b"and" => Ok(BitOperation::And),
+        b"or" => Ok(BitOperation::Or),
+        b"xor" => Ok(BitOperation::Xor),
+        b"not" if args.len() == 4 => Ok(BitOperation::Not),
+        b"not" => Err(Failure::Static("ERR BITOP NOT must be called with a single source key.")),
+        _ => Err(Failure::Syntax),
+    }
 }
 
 /// What BITPOS looks for.

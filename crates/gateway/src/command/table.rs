@@ -55,10 +55,12 @@ commands! {
     BitCount "bitcount" -2 [readonly] 1 1 1 "bitmap" "2.6.0" "Counts the bits of a value that are set.";
     BitField "bitfield" -2 [write denyoom] 1 1 1 "bitmap" "3.2.0" "Reads and changes integers of any size within a value.";
     BitFieldRo "bitfield_ro" -2 [readonly fast] 1 1 1 "bitmap" "6.0.0" "Reads integers of any size within a value.";
+    BitOp "bitop" -4 [write denyoom] 2 -1 1 "bitmap" "2.6.0" "Combines values bit by bit, and stores the result.";
     BitPos "bitpos" -3 [readonly] 1 1 1 "bitmap" "2.8.7" "Finds the first bit of a value that is set, or that is clear.";
     Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0" "A container for client connection commands.";
     Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13" "Returns information about the commands.";
     Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0" "A container for configuration commands.";
+    Copy "copy" -3 [write denyoom] 1 2 1 "generic" "6.2.0" "Copies the value of a key to another key.";
     DbSize "dbsize" 1 [readonly fast] 0 0 0 "server" "1.0.0" "Returns the number of keys.";
     Decr "decr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by one.";
     DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
@@ -95,6 +97,7 @@ commands! {
     Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
+    MSetNx "msetnx" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys, if none of them exists.";
     Multi "multi" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "1.2.0" "Begins a transaction.";
     Object "object" -2 [] 0 0 0 "generic" "2.2.3" "A container for object commands.";
     Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
@@ -108,6 +111,8 @@ commands! {
     RandomKey "randomkey" 1 [readonly] 0 0 0 "generic" "1.0.0" "Returns some key.";
     ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Allows reads of replicas in a cluster; there is none.";
     ReadWrite "readwrite" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Ends what READONLY begins.";
+    Rename "rename" 3 [write] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key.";
+    RenameNx "renamenx" 3 [write fast] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key, if that doesn't exist.";
     Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0" "Resets the connection.";
     Restore "restore" -4 [write denyoom] 1 1 1 "generic" "2.6.0" "Sets a key to a value in serialized form.";
     Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
@@ -118,6 +123,7 @@ commands! {
     SetEx "setex" 4 [write denyoom] 1 1 1 "string" "2.0.0" "Sets the value and expiration of a key.";
     SetNx "setnx" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Sets the value of a key only if it doesn't exist.";
     SetRange "setrange" 4 [write denyoom] 1 1 1 "string" "2.2.0" "Overwrites a part of a value.";
+    SlowLog "slowlog" -2 [admin loading stale] 0 0 0 "server" "2.2.12" "A container for commands about slow commands.";
     StrLen "strlen" 2 [readonly fast] 1 1 1 "string" "2.2.0" "Returns the length of a value.";
     SubStr "substr" 4 [readonly] 1 1 1 "string" "1.0.0" "Returns a part of a value.";
     Time "time" 1 [loading stale fast] 0 0 0 "server" "2.6.0" "Returns the gateway's time.";

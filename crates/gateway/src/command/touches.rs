@@ -86,6 +86,8 @@ mod tests {
             ("get a", &[1][..]),
             ("mset a 1 b 2 c", &[1, 3, 5]),
             ("lcs a b len", &[1, 2]),
+            ("rename a b", &[1, 2]),
+            ("bitop and a b c", &[2, 3, 4]),
             ("del a b c", &[1, 2, 3]),
             ("object encoding a", &[2]),
             ("object help", &[]),

@@ -128,7 +128,6 @@ const REASONS: &[(&str, &[&str])] = &[
             "xrevrange",
             "xsetid",
             "xtrim",
-            "bitop",
             "sort",
             "sort_ro",
         ],
@@ -151,10 +150,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "sunsubscribe",
         ],
     ),
-    (
-        "keys live on several nodes, and no write spans them",
-        &["msetnx", "rename", "renamenx", "copy", "move", "swapdb"],
-    ),
+    ("there is only database 0", &["move", "swapdb"]),
     (
         "nodes persist by themselves, and there is no replication; see switchback ctl",
         &[
@@ -180,7 +176,7 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
     (
         "it has none of Redis' internals to show or change",
-        &["acl", "debug", "latency", "slowlog", "module", "monitor", "lolwut"],
+        &["acl", "debug", "latency", "module", "monitor", "lolwut"],
     ),
 ];
 

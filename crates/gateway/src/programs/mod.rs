@@ -1,9 +1,13 @@
 //! Transactions and scripts of one key. An operation reads the record, what is asked for runs here on
 //! a copy of it, and what it comes to is written on the condition that the record is still the one
 //! that was read: all of it takes effect at once, or nothing does.
+//!
+//! A script of several keys (which `transactions = "batch"` permits) runs on copies of their records.
+//! They are written one after the other, each on that condition: if the first one fails, the script
+//! runs again; if a later one does, those before it stay.
 
 mod budget;
-mod record_copy;
+mod copies;
 mod scripts;
 mod transaction;
 
@@ -11,7 +15,7 @@ use crate::failure::Failure;
 use crate::operation::Version;
 use crate::shared::Shared;
 pub(crate) use budget::Budget;
-pub(crate) use record_copy::{Effect, RecordCopy};
+pub(crate) use copies::{Copies, Effect};
 pub(crate) use scripts::{Call, Sources, eval, script};
 use scripts::{Engine, Host, Sha};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,9 +142,46 @@ impl Programs {
     ) -> Result<Effect, Failure> {
         {
             let mut host = self.host();
-            host.record.begin(key, found, now_ms);
+            host.copies.begin(now_ms);
+            host.copies.add(key, found);
             host.budget = Budget::default();
         }
+        self.run_on_copies(program)?;
+        Ok(self.host().copies.end(0, value))
+    }
+
+    /// Runs a program on what was found of several keys. For each it is told in turn what is to be
+    /// done, and the value to write.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Programs::run`].
+    pub(crate) fn run_several<'a>(
+        &mut self,
+        program: &mut Program,
+        found: impl Iterator<Item = (&'a [u8], Option<(&'a [u8], u64)>)>,
+        now_ms: u64,
+    ) -> Result<Vec<(Effect, Vec<u8>)>, Failure> {
+        let mut count = 0;
+        {
+            let mut host = self.host();
+            host.copies.begin(now_ms);
+            for (key, found) in found {
+                host.copies.add(key, found);
+                count += 1;
+            }
+            host.budget = Budget::default();
+        }
+        self.run_on_copies(program)?;
+        let mut host = self.host();
+        let effect = |at| {
+            let mut value = Vec::new();
+            (host.copies.end(at, &mut value), value)
+        };
+        Ok((0..count).map(effect).collect())
+    }
+
+    fn run_on_copies(&mut self, program: &mut Program) -> Result<(), Failure> {
         let Program { what, reply, resp3, .. } = program;
         reply.clear();
         match what {
@@ -150,7 +191,7 @@ impl Programs {
         if reply.len() > self.reply_bytes_max {
             return Err(Failure::ReplyLength(self.reply_bytes_max));
         }
-        Ok(self.host().record.end(value))
+        Ok(())
     }
 
     /// Runs a script that names no key.
@@ -185,7 +226,7 @@ impl Programs {
                     Ok(call) => self.run_script(&call, reply, resp3)?,
                     Err(failure) => crate::resp::write::error(reply, &failure.text()),
                 },
-                None => self.host().record.execute(command.args, reply, resp3),
+                None => self.host().copies.execute(command.args, reply, resp3),
             }
             if reply.len() > self.reply_bytes_max {
                 return Err(Failure::ReplyLength(self.reply_bytes_max));

@@ -2,12 +2,13 @@
 //! other.
 
 use super::{Link, Running, SCAN_TOKEN, Work};
-use crate::batch::{Batch, Kind, Next};
+use crate::batch::{Batch, Kind, Next, Part};
 use crate::command::Verb;
 use crate::connection::{ConnectionId, Unspooled};
 use crate::failure::Failure;
 use crate::operation::Parent;
 use crate::replies::Address;
+use crate::slowlog::shown;
 use crate::statistics::Answerer;
 use switchback_core::client::Outcome;
 
@@ -60,6 +61,7 @@ impl Running {
             match batch.next(connection.is_some()) {
                 Next::Part(part) => self.start_part(link, at, part),
                 Next::Scan => self.scan(link, at),
+                Next::Run => batch.run_script(&mut self.programs, self.now.unix_ms),
                 Next::Nothing => break,
                 Next::Finished => self.finish_batch(at),
             }
@@ -79,7 +81,7 @@ impl Running {
 
     fn start_part(&mut self, link: &mut Link, at: u32, part: u32) {
         let batch = &self.outbox.batches[at];
-        let (action, key, argument) = batch.part(part);
+        let Part { action, key, argument, expected } = batch.part(part);
         let index = self.operations.take();
         let operation = &mut self.operations[index];
         operation.begin(
@@ -90,6 +92,7 @@ impl Running {
         );
         operation.arrived_us = batch.arrived_us;
         operation.fill(key, argument);
+        operation.expect(expected);
         self.begin(link, index);
     }
 
@@ -131,6 +134,10 @@ impl Running {
         let unspooled = (self.outbox.spools && batch.any_cached).then_some(Unspooled::Any);
         let to = Address { connection, number, verb, arrived_us };
         self.outbox.replies.reply(to, by, unspooled, |out, resp3| batch.write(out, resp3));
+        let took_us = self.now.monotonic_us.saturating_sub(arrived_us);
+        if self.slow_log.wants(took_us) {
+            self.was_slow(connection, took_us, verb, batch.first_key().map(shown));
+        }
         let held = batch.held_bytes();
         self.outbox.batches[at] = batch;
         self.outbox.batches[at].end();

@@ -60,6 +60,38 @@ pub(super) fn count(value: &[u8], offsets: Offsets, in_bits: bool) -> i64 {
     (ones.sum::<u64>() + rest.sum::<u64>() - u64::from(excluded)) as i64
 }
 
+/// How values are combined, bit by bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BitOperation {
+    And,
+    Or,
+    Xor,
+    /// Of one value.
+    Not,
+}
+
+/// Combines values. Shorter ones count as followed by zeros.
+pub(crate) fn combined(operation: BitOperation, values: &[&[u8]]) -> Vec<u8> {
+    let length = values.iter().map(|value| value.len()).max().unwrap_or(0);
+    let Some((first, others)) = values.split_first() else { return Vec::new() };
+    let mut all = first.to_vec();
+    all.resize(length, 0);
+    if operation == BitOperation::Not {
+        all.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    for other in others {
+        let padded = other.iter().copied().chain(std::iter::repeat(0));
+        for (byte, with) in all.iter_mut().zip(padded) {
+            *byte = match operation {
+                BitOperation::And => *byte & with,
+                BitOperation::Or => *byte | with,
+                BitOperation::Xor | BitOperation::Not => *byte ^ with,
+            };
+        }
+    }
+    all
+}
+
 /// The first bit that is `bit`, or -1. Without a last offset, the value counts as followed by
 /// zeros.
 pub(super) fn find(value: &[u8], bit: bool, first: i64, last: Option<i64>, in_bits: bool) -> i64 {

@@ -5,7 +5,7 @@ mod bitfield;
 mod bits;
 mod float;
 mod lcs;
-mod rdb;
+pub mod rdb;
 
 use crate::failure::Failure;
 use crate::operation::Answer;
@@ -16,6 +16,7 @@ use std::ops::Range;
 use switchback_wire::VALUE_BYTES_MAX;
 
 pub(crate) use bitfield::{Access, Field, Overflow, written_bytes};
+pub(crate) use bits::{BitOperation, combined};
 pub(crate) use lcs::{Common, LcsOptions, common};
 pub(crate) use rdb::restore;
 

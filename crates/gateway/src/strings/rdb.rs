@@ -33,8 +33,22 @@ const TABLE: [u64; 256] = {
     table
 };
 
-fn checksum(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0, |sum, byte| TABLE[usize::from(sum as u8 ^ byte)] ^ sum >> 8)
+/// The checksum of RDB files, of `bytes` that follow those of `sum`; 0: of none.
+pub fn checksum(sum: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(sum, |sum, byte| TABLE[usize::from(sum as u8 ^ byte)] ^ sum >> 8)
+}
+
+/// Appends a string: its length, and its bytes.
+pub fn put_string(out: &mut Vec<u8>, value: &[u8]) {
+    match value.len() {
+        length @ 0..64 => out.push(length as u8),
+        length @ 64..0x4000 => out.extend((0x4000 | length as u16).to_be_bytes()),
+        length => {
+            out.push(0x80);
+            out.extend((length as u32).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(value);
 }
 
 /// The payload that DUMP answers. It isn't compressed; Redis compresses values of more than 20
@@ -43,8 +57,8 @@ pub(super) fn dump(value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(value.len() + 16);
     out.push(STRING);
     let number = parse_i64(value).and_then(|number| i32::try_from(number).ok());
-    match (number, value.len()) {
-        (Some(number), _) => match (i8::try_from(number), i16::try_from(number)) {
+    match number {
+        Some(number) => match (i8::try_from(number), i16::try_from(number)) {
             (Ok(number), _) => out.extend([0xc0, number as u8]),
             (_, Ok(number)) => {
                 out.push(0xc1);
@@ -55,18 +69,10 @@ pub(super) fn dump(value: &[u8]) -> Vec<u8> {
                 out.extend(number.to_le_bytes());
             }
         },
-        (None, length @ 0..64) => out.push(length as u8),
-        (None, length @ 64..0x4000) => out.extend((0x4000 | length as u16).to_be_bytes()),
-        (None, length) => {
-            out.push(0x80);
-            out.extend((length as u32).to_be_bytes());
-        }
-    }
-    if number.is_none() {
-        out.extend_from_slice(value);
+        None => put_string(&mut out, value),
     }
     out.extend(VERSION.to_le_bytes());
-    let sum = checksum(&out);
+    let sum = checksum(0, &out);
     out.extend(sum.to_le_bytes());
     out
 }
@@ -81,7 +87,7 @@ pub(crate) fn restore(payload: &[u8]) -> Result<Vec<u8>, &'static str> {
     let (body, footer) = payload.split_last_chunk::<FOOTER_BYTES>().ok_or(BAD_CHECKSUM)?;
     let [low, high, sum @ ..] = *footer;
     let summed = &payload[..body.len() + 2];
-    if u16::from_le_bytes([low, high]) > VERSION || u64::from_le_bytes(sum) != checksum(summed) {
+    if u16::from_le_bytes([low, high]) > VERSION || u64::from_le_bytes(sum) != checksum(0, summed) {
         return Err(BAD_CHECKSUM);
     }
     match body {
@@ -168,7 +174,7 @@ mod tests {
     fn sealed(body: &[u8], version: u16) -> Vec<u8> {
         let mut payload = body.to_vec();
         payload.extend(version.to_le_bytes());
-        let sum = checksum(&payload);
+        let sum = checksum(0, &payload);
         payload.extend(sum.to_le_bytes());
         payload
     }
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn payloads_as_redis_makes_them() {
         // `DUMP` of "hello", of 100 x and of "abcabc..." (60 bytes), by redis-server 7.0.15.
-        assert_eq!(checksum(b"123456789"), 0xe9c6_d914_c4b8_d9ca);
+        assert_eq!(checksum(0, b"123456789"), 0xe9c6_d914_c4b8_d9ca);
         assert_eq!(dump(b"hello")[..8], *b"\0\x05hello\x0a");
         let hundred = sealed(b"\0\xc3\x09\x40\x64\x01xx\xe0\x57\0\x01xx", VERSION);
         assert_eq!(restore(&hundred), Ok(vec![b'x'; 100]));

@@ -66,7 +66,7 @@ fn server(text: &mut String, _: &Running, shared: &Shared) {
     line(text, "arch_bits", usize::BITS);
     line(text, "multiplexing_api", "epoll");
     line(text, "process_id", std::process::id());
-    line(text, "tcp_port", shared.listening.first().map_or(0, |address| address.port()));
+    line(text, "tcp_port", shared.port(false));
     let seconds = shared.started.elapsed().as_secs();
     line(text, "uptime_in_seconds", seconds);
     line(text, "uptime_in_days", seconds / 86_400);

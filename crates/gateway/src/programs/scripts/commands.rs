@@ -2,7 +2,9 @@
 
 use super::engine::Compiled;
 use super::sources::{Sha, sha};
+use crate::batch::Kind;
 use crate::command::Verb;
+use crate::config::Transactions;
 use crate::connection::ConnectionId;
 use crate::execute::{Flow, answer_here, refuse, refuse_command};
 use crate::failure::{ErrorKind, Failure};
@@ -12,7 +14,11 @@ use crate::running::{Link, Running};
 use crate::shared::Shared;
 use std::sync::Arc;
 
-const SEVERAL: &str = "ERR a script of several keys is refused: no write spans several keys";
+const SEVERAL: &str = "ERR a script of several keys, which no write spans, is refused; with transactions = \"batch\" in \
+     [gateway] its writes are executed one after the other, without isolation";
+
+/// Keys of a script.
+const KEYS_MAX: usize = 1000;
 
 /// A script that is to be run, and with what.
 #[derive(Debug)]
@@ -72,6 +78,10 @@ pub(crate) fn eval(
     args: Args<'_>,
 ) -> Flow {
     let verb = Verb::from_name(args.get(0)).unwrap_or(Verb::Eval);
+    let connection = running.outbox.replies.connections.get(id);
+    if verb.keys(args).count() > 1 && connection.is_some_and(|connection| !connection.is_idle()) {
+        return Flow::Wait;
+    }
     if let Err(failure) = start(running, link, id, verb, args) {
         match failure.kind() {
             ErrorKind::Unsupported => {
@@ -96,18 +106,29 @@ fn start(
     {
         return Err(Failure::Spool(why.clone()));
     }
-    let key = call.keys().next().map(<[u8]>::to_vec);
-    if call.keys().any(|other| !is_key(other)) {
-        return Err(Failure::KeyLength);
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for key in call.keys() {
+        if !is_key(key) {
+            return Err(Failure::KeyLength);
+        }
+        if !keys.iter().any(|known| known == key) {
+            keys.push(key.to_vec());
+        }
     }
-    if call.keys().any(|other| Some(other) != key.as_deref()) {
+    if keys.len() > 1 && running.config.transactions == Transactions::Refuse {
         return Err(Failure::Unsupported(SEVERAL));
+    }
+    if keys.len() > KEYS_MAX {
+        return Err(Failure::TooManyScriptKeys(KEYS_MAX));
     }
     let Some(connection) = running.outbox.replies.connections.get(id) else { return Ok(()) };
     let mut program = Program::script(call, connection.resp3);
-    match key {
-        Some(key) => running.start_program(link, id, verb, &key, program),
-        None => {
+    match &keys[..] {
+        [key] => running.start_program(link, id, verb, key, program),
+        [_, ..] => running.start_batch(link, id, verb, Kind::Script, |batch| {
+            batch.fill_script(program, &keys);
+        }),
+        [] => {
             let reply = running.programs.run_keyless(&mut program, running.now.unix_ms)?;
             answer_here(running, id, Some(verb), |out, _| out.extend_from_slice(&reply));
         }

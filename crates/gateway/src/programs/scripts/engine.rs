@@ -109,7 +109,7 @@ impl Engine {
         Ok(compiled)
     }
 
-    /// Runs a script on the host's record, and appends its reply.
+    /// Runs a script on the host's copies, and appends its reply.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! What scripts reach of the gateway: commands on the record, and what Redis' libraries are made of.
+//! What scripts reach of the gateway: commands on the records, and what Redis' libraries are made of.
 
-use super::super::{Budget, RecordCopy};
+use super::super::{Budget, Copies};
 use super::number;
 use crate::command::introspect;
 use crate::command::{Refused, Verb, why_unsupported};
@@ -20,7 +20,7 @@ pub(super) type Checked<T> = Result<T, String>;
 /// See the [module](self). One a worker.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) record: RecordCopy,
+    pub(crate) copies: Copies,
     pub(crate) budget: Budget,
     /// Why the script that runs can't go on. Nothing of it counts.
     pub(crate) failure: Option<Failure>,
@@ -40,7 +40,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(statistics: Arc<GatewayStatistics>, worker: usize) -> Host {
         Host {
-            record: RecordCopy::default(),
+            copies: Copies::default(),
             budget: Budget::default(),
             failure: None,
             read_only: false,
@@ -140,7 +140,7 @@ impl Host {
         if self.read_only && spec.writes() {
             return Err("ERR Write commands are not allowed from read-only scripts.".into());
         }
-        if verb.keys(args).any(|at| !self.record.is_of(args.get(at))) {
+        if verb.keys(args).any(|at| !self.copies.has(args.get(at))) {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(text.into());
         }
@@ -149,7 +149,7 @@ impl Host {
             Verb::Ping => introspect::write_ping(out, args),
             Verb::Echo => write::bulk(out, args.get(1)),
             Verb::Time => introspect::write_time(out),
-            _ => self.record.execute(args, out, self.resp3),
+            _ => self.copies.execute(args, out, self.resp3),
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! A copy of one record, on which commands run as they would in the rack: each is an operation, and
-//! its reads and writes are answered from here.
+//! Copies of records, on which commands run as they would in the rack: each is an operation, and its
+//! reads and writes are answered from here.
 
-use crate::batch::{Batch, Kind, Next};
+use crate::batch::{Batch, Kind, Next, Part};
 use crate::command::Verb;
 use crate::connection::ConnectionId;
 use crate::execute::{Plan, plan};
@@ -11,7 +11,7 @@ use crate::resp::{Args, write};
 use switchback_core::client::Operation as Request;
 use switchback_wire::{Seq, VALUE_BYTES_MAX};
 
-/// What the commands together do to the record.
+/// What the commands together do to a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effect {
     Nothing,
@@ -19,52 +19,75 @@ pub(crate) enum Effect {
     Delete,
 }
 
-/// See the [module](self). It keeps its buffers.
+/// A record as it was found, and what commands made of it.
 #[derive(Debug, Default)]
-pub(crate) struct RecordCopy {
+struct Copy {
     key: Vec<u8>,
     value: Vec<u8>,
     exists: bool,
     expiry_ms: u64,
     existed: bool,
     is_changed: bool,
+}
+
+/// See the [module](self). They keep their buffers.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    /// The first `count` are in use.
+    all: Vec<Copy>,
+    count: usize,
     now_ms: u64,
     operation: Operation,
     batch: Batch,
 }
 
-impl RecordCopy {
-    /// Begins with what was found of a key.
-    pub(crate) fn begin(&mut self, key: &[u8], found: Option<(&[u8], u64)>, now_ms: u64) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.value.clear();
-        self.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
-        self.exists = found.is_some();
-        self.existed = self.exists;
-        self.expiry_ms = found.map_or(0, |(_, expiry_ms)| expiry_ms);
-        self.is_changed = false;
-        self.now_ms = now_ms;
+impl Copies {
+    /// Begins with none.
+    pub(crate) fn begin(&mut self, now_ms: u64) {
+        (self.count, self.now_ms) = (0, now_ms);
     }
 
-    /// What has to be done for what was executed; the value to write is put into `value`.
-    pub(crate) fn end(&mut self, value: &mut Vec<u8>) -> Effect {
-        match (self.is_changed, self.exists) {
+    /// Adds what was found of a key, of which there is no copy yet.
+    pub(crate) fn add(&mut self, key: &[u8], found: Option<(&[u8], u64)>) {
+        if self.count == self.all.len() {
+            self.all.push(Copy::default());
+        }
+        let copy = &mut self.all[self.count];
+        self.count += 1;
+        copy.key.clear();
+        copy.key.extend_from_slice(key);
+        copy.value.clear();
+        copy.value.extend_from_slice(found.map_or(&[], |(value, _)| value));
+        copy.exists = found.is_some();
+        copy.existed = copy.exists;
+        copy.expiry_ms = found.map_or(0, |(_, expiry_ms)| expiry_ms);
+        copy.is_changed = false;
+    }
+
+    /// What has to be done to the copy that was added as number `at`; the value to write is put into
+    /// `value`.
+    pub(crate) fn end(&mut self, at: usize, value: &mut Vec<u8>) -> Effect {
+        let copy = &mut self.all[at];
+        match (copy.is_changed, copy.exists) {
             (true, true) => {
-                std::mem::swap(value, &mut self.value);
-                Effect::Write { expiry_ms: self.expiry_ms }
+                std::mem::swap(value, &mut copy.value);
+                Effect::Write { expiry_ms: copy.expiry_ms }
             }
-            (true, false) if self.existed => Effect::Delete,
+            (true, false) if copy.existed => Effect::Delete,
             (true | false, _) => Effect::Nothing,
         }
     }
 
-    /// Whether it is the record of this key.
-    pub(crate) fn is_of(&self, key: &[u8]) -> bool {
-        self.key == key
+    fn place(&self, key: &[u8]) -> Option<usize> {
+        self.all[..self.count].iter().position(|copy| copy.key == key)
     }
 
-    /// Executes a command, which names no other key, and appends its reply.
+    /// Whether there is a copy of this key's record.
+    pub(crate) fn has(&self, key: &[u8]) -> bool {
+        self.place(key).is_some()
+    }
+
+    /// Executes a command, of whose keys there are copies, and appends its reply.
     pub(crate) fn execute(&mut self, args: Args<'_>, out: &mut Vec<u8>, resp3: bool) {
         let Some(verb) = Verb::from_name(args.get(0)) else { return };
         let result = match plan(verb, args, self.now_ms) {
@@ -93,7 +116,7 @@ impl RecordCopy {
         }
     }
 
-    /// Runs one operation on the record.
+    /// Runs one operation on a record.
     fn answer(
         &mut self,
         verb: Verb,
@@ -101,8 +124,9 @@ impl RecordCopy {
         [key, argument, expected]: [&[u8]; 3],
         take: impl FnOnce(&Answer<'_>),
     ) {
-        let RecordCopy { operation, value, exists, expiry_ms, is_changed, now_ms, .. } = self;
-        debug_assert_eq!(self.key, key);
+        let Some(at) = self.place(key) else { return take(&Answer::Failed(Failure::KeyLength)) };
+        let Copies { operation, all, now_ms, .. } = self;
+        let Copy { value, exists, expiry_ms, is_changed, .. } = &mut all[at];
         operation.begin(ConnectionId::default(), Parent::None, verb, action);
         operation.fill(key, argument);
         operation.expect(expected);
@@ -137,15 +161,15 @@ impl RecordCopy {
         operation.end();
     }
 
-    /// Runs a command that names its one key several times.
+    /// Runs a command of several parts.
     fn batch(&mut self, verb: Verb, kind: Kind, args: Args<'_>, out: &mut Vec<u8>, resp3: bool) {
         let mut batch = std::mem::take(&mut self.batch);
         batch.begin(kind, ConnectionId::default(), 0, verb);
         batch.fill(args);
         while let Next::Part(part) = batch.next(true) {
-            let (action, key, argument) = batch.part(part);
-            let (key, argument) = (key.to_vec(), argument.to_vec());
-            self.answer(verb, action, [&key, &argument, &[]], |answer| {
+            let Part { action, key, argument, expected } = batch.part(part);
+            let words = [key, argument, expected].map(<[u8]>::to_vec);
+            self.answer(verb, action, words.each_ref().map(Vec::as_slice), |answer| {
                 batch.done(part, answer, usize::MAX);
             });
         }

@@ -1,0 +1,126 @@
+//! CLIENT REPLY, KILL and PAUSE, and SLOWLOG: what they do to connections, of other workers, too.
+#![allow(clippy::unwrap_used)]
+
+mod fake;
+
+use fake::{Client, FakeRack, config};
+use std::time::{Duration, Instant};
+use switchback_gateway::{Gateway, GatewayConfig, Transactions};
+
+/// With two workers, between which connections take turns.
+fn start() -> Gateway {
+    FakeRack::default().try_start(config(), 2).unwrap()
+}
+
+fn number(client: &mut Client) -> String {
+    client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned()
+}
+
+#[test]
+fn replies_that_a_client_does_not_want_are_not_sent() {
+    let gateway = start();
+    let mut client = Client::connect(&gateway);
+    let commands = "SET a 1\r\nCLIENT REPLY OFF\r\nSET a 2\r\nGET a\r\nNONSENSE\r\nMGET a b\r\n\
+        CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nGET a\r\nCLIENT REPLY SKIP\r\nGET a\r\nSTRLEN a\r\n\
+        CLIENT REPLY SKIP\r\nMGET a\r\nECHO end\r\n";
+    client.send(commands.as_bytes());
+    let wanted = ["+OK\r\n", "+OK\r\n", "$1\r\n2\r\n", ":1\r\n", "$3\r\nend\r\n"];
+    for wanted in wanted {
+        assert_eq!(client.reply(), wanted.as_bytes());
+    }
+}
+
+#[test]
+fn connections_are_killed_by_number_and_address() {
+    let gateway = start();
+    let mut killer = Client::connect(&gateway);
+    let mut others: Vec<Client> = (0..6).map(|_| Client::connect(&gateway)).collect();
+    let numbers: Vec<String> = others.iter_mut().map(number).collect();
+    for at in [0, 1] {
+        assert_eq!(killer.ask(&format!("CLIENT KILL ID {}", numbers[at])), ":1\r\n");
+        assert_eq!(others[at].reply(), b"", "its end");
+        assert_eq!(killer.ask(&format!("CLIENT KILL ID {}", numbers[at])), ":0\r\n");
+    }
+    for at in [2, 3] {
+        let address = others[at].0.local_addr().unwrap();
+        assert_eq!(killer.ask(&format!("CLIENT KILL {address}")), "+OK\r\n");
+        assert_eq!(others[at].reply(), b"");
+    }
+    // All others, and then itself, which still gets the answer.
+    assert_eq!(killer.ask("CLIENT KILL TYPE normal"), ":2\r\n");
+    assert!(others[4].reply().is_empty() && others[5].reply().is_empty());
+    let own = number(&mut killer);
+    assert_eq!(killer.ask(&format!("CLIENT KILL ID {own}")), ":0\r\n", "it is spared");
+    assert_eq!(killer.ask(&format!("CLIENT KILL ID {own} SKIPME no")), ":1\r\n");
+    assert_eq!(killer.reply(), b"");
+    assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
+}
+
+#[test]
+fn paused_commands_wait_on_all_connections() {
+    let gateway = start();
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::connect(&gateway)).collect();
+    assert_eq!(clients[0].ask("CLIENT PAUSE 600000 WRITE"), "+OK\r\n");
+    for client in &mut clients {
+        assert_eq!(client.ask("GET a"), "$-1\r\n", "reads go on");
+        client.send(b"INCR a\r\nGET a\r\n");
+        client.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut byte = [0];
+        std::io::Read::read(&mut client.0, &mut byte).unwrap_err();
+        client.0.set_read_timeout(Some(fake::PATIENCE)).unwrap();
+    }
+    let mut other = Client::connect(&gateway);
+    assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK\r\n");
+    let mut found: Vec<Vec<u8>> = clients.iter_mut().map(Client::reply).collect();
+    found.sort();
+    assert_eq!(found, [b":1\r\n", b":2\r\n", b":3\r\n", b":4\r\n"]);
+    clients.iter_mut().for_each(|client| assert_eq!(client.reply()[0], b'$'));
+
+    // All commands; it is over by itself.
+    let began = Instant::now();
+    assert_eq!(other.ask("CLIENT PAUSE 300"), "+OK\r\n");
+    assert_eq!(clients[1].ask("GET a"), "$1\r\n4\r\n");
+    assert!(began.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn slow_commands_are_listed_with_their_keys() {
+    let batch = GatewayConfig { transactions: Transactions::Batch, ..config() };
+    let gateway = FakeRack::default().start(batch);
+    let mut client = Client::connect(&gateway);
+    client.ask("CLIENT SETNAME me");
+    assert_eq!(client.ask("CONFIG SET slowlog-log-slower-than 0"), "+OK\r\n");
+    client.ask("SLOWLOG RESET");
+    client.ask("SET key value");
+    client.ask("MGET one two");
+    client.ask(&format!("GET {}", "k".repeat(200)));
+    assert_eq!(client.ask("SLOWLOG LEN"), ":3\r\n");
+    let entries = client.ask("SLOWLOG GET 2");
+    let long = format!("$147\r\n{}... (72 more bytes)\r\n", "k".repeat(128));
+    assert!(entries.starts_with("*2\r\n*6\r\n:2\r\n:"), "{entries}");
+    assert!(entries.contains(&format!("*2\r\n$3\r\nget\r\n{long}")), "{entries}");
+    assert!(entries.contains("*2\r\n$4\r\nmget\r\n$3\r\none\r\n"), "{entries}");
+    assert!(entries.ends_with("$2\r\nme\r\n") && !entries.contains("value"), "{entries}");
+    assert_eq!(client.ask("CONFIG SET slowlog-max-len 1"), "+OK\r\n");
+    assert_eq!(client.ask("SLOWLOG LEN"), ":1\r\n");
+    assert_eq!(client.ask("CONFIG SET slowlog-log-slower-than -1"), "+OK\r\n");
+    client.ask("GET other");
+    assert!(client.ask("SLOWLOG GET").contains("more bytes"), "nothing is slow now");
+}
+
+/// Under "refuse", commands on several keys are refused, those on one key are not.
+#[test]
+fn commands_on_several_keys_need_the_setting() {
+    let gateway = start();
+    let mut client = Client::connect(&gateway);
+    for command in ["MSETNX a 1 b 2", "RENAME a b", "RENAMENX a b", "COPY a b", "BITOP AND a a b"] {
+        let reply = client.ask(command);
+        assert!(reply.starts_with("-ERR no write spans several keys"), "{command}: {reply}");
+        assert!(reply.contains("transactions = \"batch\""), "{command}: {reply}");
+    }
+    assert_eq!(client.ask("MSETNX a 1"), ":1\r\n");
+    assert_eq!(client.ask("MSETNX a 2 a 3"), ":0\r\n");
+    assert_eq!(client.ask("BITOP NOT a a"), ":1\r\n");
+    assert_eq!(client.ask("RENAME a a"), "+OK\r\n");
+    assert_eq!(client.ask("EXISTS b"), ":0\r\n");
+}
