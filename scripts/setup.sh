@@ -49,6 +49,7 @@ test  | clang 15 or newer     | has_clang                             | $(llvm c
 test  | headers of libbpf     | [ -e /usr/include/bpf/bpf_helpers.h ] | libbpf-dev
 test  | redis-cli             | has redis-cli                         | redis-tools
 test  | redis-server          | has redis-server                      | redis-server
+test  | openssl               | has openssl                           | openssl
 test  | python3               | has python3                           | python3
 test  | python3's venv        | has_venv                              | python3-venv
 test  | git                   | has git                               | git
@@ -56,6 +57,7 @@ test  | curl                  | has curl                              | curl
 test  | ip                    | has ip                                | iproute2
 test  | a JDK                 | has javac                             | default-jdk-headless
 test  | maven                 | has mvn                               | maven
+test? | node 20 or newer      | ! lacks node-20                       | npm
 test? | go 1.21 or newer      | ! lacks go-1.21                       | golang-go>=2:1.21
 test? | clang-format 19       | has clang-format-19                   | clang-format-19
 test? | clang 19              | has clang-19                          | clang-19

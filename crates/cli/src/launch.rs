@@ -9,7 +9,7 @@ use std::time::Duration;
 use switchback_rack::admin::MetricsServer;
 use switchback_rack::config::RackConfig;
 use switchback_rack::embedded::EmbeddedRack;
-use switchback_rack::gateway;
+use switchback_rack::gateway::{self, Gateway, Tls};
 use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
@@ -30,6 +30,11 @@ pub(crate) trait Running {
     /// Where the gateway and the metrics are, if this process has them; for the hints.
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         (None, None)
+    }
+
+    /// The certificates that its gateway shows, if it speaks TLS.
+    fn tls(&self) -> Option<Arc<Tls>> {
+        None
     }
 
     /// Why it can't go on, if it can't.
@@ -87,7 +92,12 @@ pub(crate) fn embedded(
 
 impl Running for EmbeddedRack {
     fn ready(&self) -> String {
-        format!("ready resp={} metrics={}", self.resp_address(), self.metrics_address())
+        let tls = tls_address(self.gateway());
+        format!("ready resp={} metrics={}{tls}", self.resp_address(), self.metrics_address())
+    }
+
+    fn tls(&self) -> Option<Arc<Tls>> {
+        self.gateway().tls()
     }
 
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
@@ -101,6 +111,11 @@ impl Running for EmbeddedRack {
     fn shutdown(self: Box<Self>, drain: Duration) -> Result<(), String> {
         EmbeddedRack::shutdown(*self, drain)
     }
+}
+
+/// Where a gateway speaks TLS, for the line that says where it serves.
+fn tls_address(gateway: &Gateway) -> String {
+    gateway.tls_addr().map_or(String::new(), |address| format!(" tls={address}"))
 }
 
 /// Starts one part.
@@ -123,6 +138,7 @@ struct PartProcess<P> {
     metrics: Option<MetricsServer>,
     part: P,
     serves: Option<gateway::Serves>,
+    tls: Option<Arc<Tls>>,
     has_failed: fn(&P) -> bool,
     stop: fn(P),
 }
@@ -139,6 +155,10 @@ impl<P> Running for PartProcess<P> {
 
     fn serves(&self) -> bool {
         self.serves.as_ref().is_none_or(|serves| serves())
+    }
+
+    fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
     }
 
     fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
@@ -209,6 +229,7 @@ fn switch(
         metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
+        tls: None,
         has_failed: SwitchPart::has_failed,
         stop: SwitchPart::stop,
     }))
@@ -243,6 +264,7 @@ fn kernel_switch(
         metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
+        tls: None,
         has_failed: KernelSwitchPart::has_failed,
         stop: KernelSwitchPart::stop,
     }))
@@ -271,6 +293,7 @@ fn node(
         metrics: serve_metrics(config, metrics, supervisor, sources)?,
         part,
         serves: None,
+        tls: None,
         has_failed: NodePart::has_failed,
         stop: NodePart::stop,
     }))
@@ -296,6 +319,7 @@ fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
         metrics: serve_metrics(config, Some(config.rack.metrics), supervisor, sources)?,
         part,
         serves: None,
+        tls: None,
         has_failed: ControllerPart::has_failed,
         stop: ControllerPart::stop,
     }))
@@ -312,10 +336,11 @@ fn gateway(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
     let sources = common(config);
     gateway::add_sources(&part.gateway, &sources);
     Ok(Box::new(PartProcess {
-        name: format!("resp={}", part.address()),
+        name: format!("resp={}{}", part.address(), tls_address(&part.gateway)),
         address: None,
         metrics: serve_metrics(config, config.gateway.metrics, supervisor, sources)?,
         serves: Some(gateway::is_serving(&part.gateway)),
+        tls: part.gateway.tls(),
         part,
         has_failed: GatewayPart::has_failed,
         stop: GatewayPart::stop,

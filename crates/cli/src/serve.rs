@@ -25,22 +25,24 @@ pub(crate) const TOLD_TWICE: &str =
     "told twice: stopping at once; what was not yet flushed stays where it is";
 
 /// Signals that ask to stop. Registered before anything starts, so that none is missed. The second
-/// one says `twice` and ends the process.
-pub(crate) fn signals(twice: &'static str) -> anyhow::Result<Receiver<i32>> {
+/// one says `twice` and ends the process. SIGHUP is one of them, unless the process `reloads` what
+/// it has read.
+pub(crate) fn signals(twice: &'static str, reloads: bool) -> anyhow::Result<Receiver<i32>> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
     let (sender, receiver) = channel();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut asked = false;
         for signal in signals.forever() {
+            let stops = !(reloads && signal == SIGHUP);
             // At once, whatever the other threads are doing.
-            if asked {
+            if asked && stops {
                 output::note(twice);
                 // Without the destructors of the process: threads of RocksDB still use what they
                 // would destroy.
                 signal_hook::low_level::exit(IMPATIENT);
             }
-            asked = true;
+            asked |= stops;
             if sender.send(signal).is_err() {
                 return;
             }
@@ -49,7 +51,7 @@ pub(crate) fn signals(twice: &'static str) -> anyhow::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Serves until a signal comes or the part fails; then drains for at most `drain`.
+/// Serves until a signal to stop comes or the part fails; then drains for at most `drain`.
 pub(crate) fn until_stopped(
     mut running: Box<dyn Running>,
     signals: &Receiver<i32>,
@@ -71,6 +73,7 @@ pub(crate) fn until_stopped(
             );
         }
         match signals.recv_timeout(if serves { CHECK_PERIOD } else { START_PERIOD }) {
+            Ok(SIGHUP) if running.tls().is_some() => reload(&*running),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(failure) = running.failure() {
@@ -88,6 +91,15 @@ pub(crate) fn until_stopped(
         output::error(remains);
     }
     Ok(if failure.is_none() && drained.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Has the gateway show the certificates that are in its files now; says what came of it.
+fn reload(running: &dyn Running) {
+    let Some(tls) = running.tls() else { return };
+    match tls.reload() {
+        Ok(()) => output::note("certificates read again: new connections get them"),
+        Err(error) => output::error(&format!("the old certificates stay in force: {error}")),
+    }
 }
 
 #[cfg(test)]

@@ -65,6 +65,11 @@ impl EmbeddedRack {
         self.gateway.local_addr()
     }
 
+    /// Its gateway.
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
     /// Where metrics and administration are.
     pub fn metrics_address(&self) -> SocketAddr {
         self.metrics.address()

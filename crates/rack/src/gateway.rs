@@ -2,13 +2,15 @@
 
 use crate::admin::ClientsStatus;
 use crate::blueprint;
-use crate::config::{Durability, RackConfig};
+use crate::config::{Durability, GatewayTls, RackConfig};
 use crate::descriptors::{self, Share};
 use crate::metrics::{Samples, Sources};
 use std::io;
 use std::time::Duration;
-use switchback_gateway::{Gateway, GatewayConfig, WorkerLinks};
+use switchback_gateway::{GatewayConfig, WorkerLinks};
 use switchback_net::{ControlLink, Uplink};
+
+pub use switchback_gateway::{Gateway, Tls};
 
 /// Workers at most, if the configuration leaves it open.
 const WORKERS_MAX: usize = 8;
@@ -41,8 +43,16 @@ pub fn start(
         Durability::Memory => switchback_gateway::Durability::Memory,
     };
     let spooled = gateway.durability != Durability::Memory;
+    let (listen, tls) = match &gateway.tls {
+        None => (vec![gateway.resp], None),
+        Some(GatewayTls { resp: None, files }) => (vec![], Some((gateway.resp, files.clone()))),
+        Some(GatewayTls { resp: Some(at), files }) => {
+            (vec![gateway.resp], Some((*at, files.clone())))
+        }
+    };
     let gateway_config = GatewayConfig {
-        listen: vec![gateway.resp],
+        listen,
+        tls,
         password: gateway.password.clone(),
         durability,
         spool_dir: Some(gateway.spool.clone()),
@@ -98,9 +108,12 @@ pub fn is_serving(gateway: &Gateway) -> Serves {
 
 /// Lets metrics see the gateway.
 pub fn add_sources(gateway: &Gateway, sources: &Sources) {
-    let (counted, asked) = (gateway.statistics(), gateway.heat());
+    let (counted, asked, tls) = (gateway.statistics(), gateway.heat(), gateway.tls());
     sources.add(move |samples: &mut Samples| {
         crate::metrics::gateway(samples, &counted);
         crate::metrics::heat(samples, &asked);
+        if let Some(tls) = &tls {
+            crate::metrics::certificates(samples, tls);
+        }
     });
 }

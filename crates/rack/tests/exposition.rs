@@ -62,7 +62,7 @@ fn refused_commands_are_counted_by_name() {
         "FCALL x 0",
         "fcall y 0",
         "HSET h f v",
-        "CLIENT KILL x",
+        "CLIENT TRACKING on",
         "NONSENSE 1",
         "WHATEVER",
         "\"fc\\nall\" x",

@@ -5,6 +5,7 @@ use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use switchback_rack::config::{EXAMPLE, Overrides, RackConfig};
+use switchback_rack::gateway::Tls;
 
 /// Check a rack.toml, or print one to start from.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +37,12 @@ pub(crate) fn run(args: &ConfigArgs) -> anyhow::Result<ExitCode> {
             let Some(config) = load(Some(file), &Overrides::default()) else {
                 return Ok(ExitCode::FAILURE);
             };
+            if let Some(tls) = &config.gateway.tls
+                && let Err(error) = Tls::open(tls.files.clone())
+            {
+                output::error(&format!("{}: [gateway]: {error}", file.display()));
+                return Ok(ExitCode::FAILURE);
+            }
             let parts = format!("{} switches, {} nodes", config.switches.len(), config.nodes.len());
             let parts = if config.switches.is_empty() {
                 format!("{} nodes", config.nodes.len())

@@ -35,6 +35,6 @@ pub(crate) fn bench(args: BenchArgs) -> anyhow::Result<ExitCode> {
 
 /// `switchback demo`.
 pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let signals = serve::signals("told twice: ending at once")?;
+    let signals = serve::signals("told twice: ending at once", false)?;
     switchback_bench::demo::run(args, &program()?, &signals)
 }

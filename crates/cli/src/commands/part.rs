@@ -138,7 +138,8 @@ fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Res
         output::error(&format!("{}: {mistake}", file.display()));
         return Ok(ExitCode::from(2));
     }
-    let signals = serve::signals(serve::TOLD_TWICE)?;
+    let reloads = matches!(part, Part::Gateway) && config.gateway.tls.is_some();
+    let signals = serve::signals(serve::TOLD_TWICE, reloads)?;
     let running = launch::part(&config, &part)?;
     serve::until_stopped(
         running,

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_rack::config::{
-    ConsoleAccess, Durability, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
+    ConsoleAccess, Durability, Gateway, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
 };
 use switchback_terminal::scheme_parser;
 use switchback_wire::{LAYERS_MAX, Scheme};
@@ -147,9 +147,9 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(2));
     }
-    let signals = serve::signals(serve::TOLD_TWICE)?;
+    let signals = serve::signals(serve::TOLD_TWICE, config.gateway.tls.is_some())?;
     let rack = launch::embedded(&config, kernel)?;
-    let password = config.gateway.password.as_deref().is_some_and(|password| !password.is_empty());
+    let options = client_options(&config.gateway);
     let hints = args.hints || std::io::stderr().is_terminal();
     serve::until_stopped(
         rack,
@@ -160,17 +160,30 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
                 let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
                 let has_console = config.console.access != ConsoleAccess::Off;
                 let scheme = config.rack.scheme;
-                output::note(&what_next(rack, &program, password, has_console, scheme));
+                output::note(&what_next(rack, &program, options, has_console, scheme));
             }
         },
     )
 }
 
-/// What to try with a rack that just started. `program` is the command's first word.
+/// What a Redis client needs beside the address.
+fn client_options(gateway: &Gateway) -> &'static str {
+    let has_password = gateway.password.as_deref().is_some_and(|password| !password.is_empty());
+    let is_tls = gateway.tls.as_ref().is_some_and(|tls| tls.resp.is_none());
+    match (is_tls, has_password) {
+        (false, false) => "",
+        (false, true) => " -a PASSWORD",
+        (true, false) => " --tls --cacert CA",
+        (true, true) => " --tls --cacert CA -a PASSWORD",
+    }
+}
+
+/// What to try with a rack that just started. `program` is the command's first word, `options` are
+/// for Redis clients.
 fn what_next(
     rack: &dyn Running,
     program: &str,
-    password: bool,
+    options: &str,
     has_console: bool,
     scheme: Scheme,
 ) -> String {
@@ -184,8 +197,7 @@ fn what_next(
     };
     let (resp, metrics) = rack.addresses();
     if let Some(resp) = resp {
-        let auth = if password { " -a PASSWORD" } else { "" };
-        let client = format!("-h {} -p {}{auth}", resp.ip(), resp.port());
+        let client = format!("-h {} -p {}{options}", resp.ip(), resp.port());
         hint(format!("redis-cli {client} set greeting hello"), "any Redis client works");
         hint(format!("redis-benchmark {client} -t set,get -d 128 -P 16 -c 50 -q"), "some load");
     }
@@ -224,7 +236,7 @@ mod tests {
 
     #[test]
     fn hints_can_be_pasted() {
-        let text = what_next(&Fake, "target/release/switchback", true, true, Scheme::FarReach);
+        let text = what_next(&Fake, "target/release/switchback", " -a PASSWORD", true, Scheme::FarReach);
         assert!(
             text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"),
             "{text}"

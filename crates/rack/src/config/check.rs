@@ -316,15 +316,23 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
     }
 }
 
-/// Redis' protected mode: what listens for others has a password, or says that it wants none.
+/// Redis' protected mode: what listens for others has a password, or says that it wants none, or
+/// asks for certificates.
 fn exposure(config: &RackConfig, reader: &mut Reader<'_>) {
-    let Gateway { resp, password, .. } = &config.gateway;
-    if !resp.ip().is_loopback() && password.is_none() {
-        let message = format!(
-            "[gateway] resp = \"{resp}\" serves other machines without a password; set password_file or --resp-password \
-             (an empty password lets every client in)"
-        );
-        reader.problem_at("gateway.resp", message);
+    let Gateway { resp, password, tls, .. } = &config.gateway;
+    let certified = tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());
+    let beside = tls.as_ref().and_then(|tls| tls.resp);
+    let resp_certified = certified && beside.is_none();
+    let listening = [("resp", Some(*resp), resp_certified), ("tls_resp", beside, certified)];
+    for (key, address, certified) in listening {
+        let Some(address) = address else { continue };
+        if !address.ip().is_loopback() && password.is_none() && !certified {
+            let message = format!(
+                "[gateway] {key} = \"{address}\" serves other machines without a password; set password_file or --resp-password \
+                 (an empty password lets every client in)"
+            );
+            reader.problem_at(&format!("gateway.{key}"), message);
+        }
     }
 }
 
@@ -338,6 +346,8 @@ fn addresses(config: &RackConfig, reader: &mut Reader<'_>) {
     let mut all: Vec<(Transport, String, SocketAddr)> = Vec::new();
     all.push((Transport::Tcp, "rack.metrics".into(), config.rack.metrics));
     all.push((Transport::Tcp, "gateway.resp".into(), config.gateway.resp));
+    let tls = config.gateway.tls.as_ref().and_then(|tls| tls.resp);
+    all.extend(tls.map(|address| (Transport::Tcp, "gateway.tls_resp".into(), address)));
     if config.shape == Shape::Distributed {
         all.push((Transport::Tcp, "controller.listen".into(), config.controller.listen));
         all.extend(

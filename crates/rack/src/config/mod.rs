@@ -20,8 +20,8 @@ pub use example::EXAMPLE;
 pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
 pub use types::{
-    Cache, Client, Console, ConsoleAccess, Controller, Durability, Gateway, KeyNames, LinkKind,
-    Links, Node, Overrides, Rack, RackConfig, Shape, Switch, SyncChoice,
+    Cache, Client, Console, ConsoleAccess, Controller, Durability, Gateway, GatewayTls, KeyNames,
+    LinkKind, Links, Node, Overrides, Rack, RackConfig, Shape, Switch, SyncChoice,
 };
 
 use std::io::Read;

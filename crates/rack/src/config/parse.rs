@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use switchback_core::controller::ControlBudget;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
-use switchback_gateway::Transactions;
+use switchback_gateway::{TlsFiles, Transactions};
 use switchback_wire::{LAYERS_MAX, Scheme};
 use toml::de::DeTable;
 
@@ -285,8 +285,10 @@ fn gateway(
     let durability = section.choice(reader, "durability", Durability::Everysec);
     let workers = section.small(reader, "workers", 0..=WORKERS_MAX, 0);
     let password = password(&mut section, reader, overrides);
+    let tls = tls(&mut section, reader);
     let gateway = Gateway {
         resp: overrides.resp.unwrap_or(resp),
+        tls,
         metrics: section.address(reader, "metrics"),
         workers: overrides.workers.unwrap_or(workers),
         durability: overrides.durability.unwrap_or(durability),
@@ -302,6 +304,33 @@ fn gateway(
     };
     section.finish(reader);
     gateway
+}
+
+/// Certificate and key make TLS; the other keys need both.
+fn tls(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<GatewayTls> {
+    let resp = section.address(reader, "tls_resp");
+    let certificate = section.path(reader, "tls_certificate");
+    let key = section.path(reader, "tls_key");
+    let client_ca = section.path(reader, "tls_client_ca");
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Some(GatewayTls { resp, files: TlsFiles { certificate, key, client_ca } })
+        }
+        (None, None) if resp.is_none() && client_ca.is_none() => None,
+        (certificate, key) => {
+            let missing = [("tls_certificate", certificate), ("tls_key", key)]
+                .into_iter()
+                .filter_map(|(name, path)| path.is_none().then_some(name));
+            let message = format!(
+                "TLS in [gateway] needs {}, the path of a file in PEM form",
+                missing.collect::<Vec<_>>().join(" and ")
+            );
+            let keys = ["tls_certificate", "tls_key", "tls_resp", "tls_client_ca"]
+                .map(|key| section.path_of(key));
+            reader.problem_among(&keys.each_ref().map(String::as_str), message);
+            None
+        }
+    }
 }
 
 /// From the command line, the file or the file that the file names; an empty one means: none, on

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use switchback_core::controller::ControlBudget;
 use switchback_engine::{Kind, Options};
-use switchback_gateway::Transactions;
+use switchback_gateway::{TlsFiles, Transactions};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
@@ -256,6 +256,8 @@ pub struct Node {
 pub struct Gateway {
     /// Where it listens.
     pub resp: SocketAddr,
+    /// TLS, if clients are to speak it.
+    pub tls: Option<GatewayTls>,
     /// Metrics of its process in a distributed rack, if wanted.
     pub metrics: Option<SocketAddr>,
     /// Threads; 0: one for two cores, at most 8.
@@ -282,6 +284,15 @@ pub struct Gateway {
     /// Buffers of all connections of a worker, beyond which the connection that uses most is
     /// closed.
     pub buffers_max_mb: u32,
+}
+
+/// TLS of the gateway.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GatewayTls {
+    /// Where it listens beside `resp`, which is plain text then. `None`: `resp` speaks TLS.
+    pub resp: Option<SocketAddr>,
+    /// Certificates and key.
+    pub files: TlsFiles,
 }
 
 /// `[client]`: sessions of the gateway and of the client library.

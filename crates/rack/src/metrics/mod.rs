@@ -11,8 +11,8 @@ mod sources;
 pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
 pub use sources::{
-    agent, build, control_channel, controller, datapath, engine, gateway, heat, interface, node,
-    process, queue, socket,
+    agent, build, certificates, control_channel, controller, datapath, engine, gateway, heat,
+    interface, node, process, queue, socket,
 };
 
 use std::fmt;

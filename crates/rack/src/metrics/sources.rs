@@ -8,7 +8,9 @@ use switchback_core::controller::{ControlCost, ControllerStatus, Declined, Recov
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
-use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
+use switchback_gateway::{
+    Answerer, ErrorKind, GatewayStatistics, Refused, Tls, Verb, WorkerStatistics,
+};
 use switchback_heat::{Heat, SECONDS_MAX};
 use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_wire::Scheme;
@@ -249,6 +251,13 @@ pub fn heat(samples: &mut Samples, asked: &Heat) {
     let most = hottest.keys().first().map_or(0, |key| key.samples());
     let share = f64::from(most) / (hottest.samples() as f64).max(1.0);
     samples.gauge("switchback_hottest_key_share", SHARE, &[], share);
+}
+
+/// The certificates that a gateway shows.
+pub fn certificates(samples: &mut Samples, tls: &Tls) {
+    const EXPIRES: &str = "Unix time at which the gateway's certificate expires.";
+    let at = tls.expires_unix_s() as f64;
+    samples.gauge("switchback_gateway_certificate_expiry_timestamp_seconds", EXPIRES, &[], at);
 }
 
 /// Packets that a part dropped.

@@ -14,10 +14,13 @@ pub(super) fn checks(config: &RackConfig, in_kernel: bool) -> Vec<Check> {
     let is_distributed = config.shape == Shape::Distributed;
     let here = |address: &SocketAddr| !is_distributed || is_ours(*address);
     let mut checks = Vec::new();
-    for (name, address, setting) in [
+    let tls = config.gateway.tls.as_ref().and_then(|tls| tls.resp);
+    let plain = [
         ("gateway port", config.gateway.resp, "--resp ADDR or resp in [gateway]"),
         ("metrics port", config.rack.metrics, "--metrics ADDR or metrics in [rack]"),
-    ] {
+    ];
+    let tls = tls.map(|address| ("TLS port", address, "tls_resp in [gateway]"));
+    for (name, address, setting) in plain.into_iter().chain(tls) {
         checks.extend(here(&address).then(|| tcp(name, address, setting)));
     }
     if is_distributed {
