@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use switchback_bench::cli::BenchArgs;
 use switchback_bench::demo::DemoArgs;
 use switchback_bench::racks::LocalRacks;
+use switchback_migrate::{ExportArgs, ImportArgs};
 
 /// An address on the command line.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
@@ -33,8 +34,21 @@ pub(crate) fn bench(args: BenchArgs) -> anyhow::Result<ExitCode> {
     switchback_bench::cli::run(args, &mut LocalRacks { program: program()? })
 }
 
+/// What is said of a command that is told twice to stop.
+const ENDS_AT_ONCE: &str = "told twice: ending at once";
+
 /// `switchback demo`.
 pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let signals = serve::signals("told twice: ending at once", false)?;
+    let signals = serve::signals(ENDS_AT_ONCE, false)?;
     switchback_bench::demo::run(args, &program()?, &signals)
+}
+
+/// `switchback import`.
+pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
+    switchback_migrate::import(args, &serve::signals(ENDS_AT_ONCE, false)?)
+}
+
+/// `switchback export`.
+pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
+    switchback_migrate::export(args, &serve::signals(ENDS_AT_ONCE, false)?)
 }

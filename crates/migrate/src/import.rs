@@ -1,0 +1,197 @@
+//! `switchback import`: the strings of a Redis, with their times to live, into a rack.
+
+use crate::changes::Changes;
+use crate::progress;
+use crate::server::{self, Found, Record};
+use clap::Args;
+use redis::{Client, Connection, pipe};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Copy the strings of a Redis into a rack, also while it is written to.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  switchback import --from redis://:secret@10.0.0.5:6379\n  \
+                  switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C, and then what is left\n\n\
+                  It goes on where it was after a crash. docs/run/migrate.md says how to move a program that runs.")]
+pub struct ImportArgs {
+    /// Where the records are: redis://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The gateway that gets them.
+    #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6380")]
+    to: String,
+    /// Only keys that match this pattern.
+    #[arg(long = "match", value_name = "PATTERN")]
+    pattern: Option<String>,
+    /// Go on with what is written meanwhile, until told to stop (SIGINT, SIGTERM); the last changes
+    /// are copied then. The source has to tell of changes (notify-keyspace-events), which is set
+    /// for that time if it may be.
+    #[arg(long, conflicts_with = "pattern")]
+    follow: bool,
+    /// Where it is written how far this is, for a run that goes on after a crash.
+    #[arg(long, value_name = "FILE", default_value = "switchback-import.json")]
+    state: PathBuf,
+    /// Keys that are copied at a time.
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    batch: u16,
+}
+
+/// How far an import is.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct Progress {
+    /// What is copied to where: a file of another import is none of this one.
+    what: String,
+    /// The source's SCAN goes on here.
+    cursor: u64,
+    copied: u64,
+    /// Keys that hold something else than strings.
+    other_types: u64,
+}
+
+/// Copies, until it is done or a signal comes.
+///
+/// # Errors
+/// Servers that can't be reached or refuse something; the state says how far it was.
+pub fn import(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
+    let mut copier =
+        Copier { from: server::connect(&args.from)?, to: server::connect(&args.to)?, copied: 0 };
+    let client = Client::open(args.from.as_str())?;
+    let info = client.get_connection_info();
+    let what = format!("{}/{} {:?}", info.addr(), info.redis_settings().db(), args.pattern);
+    let mut changes = match args.follow {
+        false => None,
+        true => {
+            let subscribed = server::connect(&args.from)?;
+            Some(Changes::watch(&mut copier.from, subscribed, info.redis_settings().db())?)
+        }
+    };
+    // Changes during a pause weren't told, so following begins with the first key.
+    let earlier: Option<Progress> = if args.follow { None } else { progress::load(&args.state)? };
+    let mut done = earlier.filter(|earlier| earlier.what == what).unwrap_or_default();
+    if done.cursor != 0 {
+        eprintln!("going on after {} keys ({})", done.copied, args.state.display());
+    }
+    done.what = what;
+    let result = copier.copy_all(args, &mut done, changes.as_mut(), signals);
+    if let Some(changes) = changes {
+        changes.end(&mut copier.from)?;
+    }
+    let is_whole = result?;
+    let Progress { copied, other_types, .. } = done;
+    println!("copied {copied} keys, and {} changes", copier.copied - copied);
+    if other_types > 0 {
+        println!("left out {other_types} keys that hold no string");
+    }
+    if !is_whole {
+        eprintln!("stopped before the end; the same command goes on ({})", args.state.display());
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+struct Copier {
+    from: Connection,
+    to: Connection,
+    /// Records that were written or deleted.
+    copied: u64,
+}
+
+impl Copier {
+    /// False if a signal came before all keys were looked at.
+    fn copy_all(
+        &mut self,
+        args: &ImportArgs,
+        done: &mut Progress,
+        mut changes: Option<&mut Changes>,
+        signals: &Receiver<i32>,
+    ) -> anyhow::Result<bool> {
+        let bar = progress::bar();
+        self.copied = done.copied;
+        let mut scanned = false;
+        loop {
+            let stops = signals.try_recv() != Err(TryRecvError::Empty);
+            if !scanned && stops {
+                return Ok(false);
+            }
+            if !scanned {
+                let batch = usize::from(args.batch);
+                let pattern = args.pattern.as_deref();
+                let (next, keys) = server::scan(&mut self.from, done.cursor, pattern, batch)?;
+                for keys in keys.chunks(batch) {
+                    let (copied, other_types) = self.copy(keys)?;
+                    done.copied += copied;
+                    done.other_types += other_types;
+                }
+                done.cursor = next;
+                scanned = next == 0;
+                match (scanned, args.follow) {
+                    (true, _) => forget(&args.state),
+                    (false, false) => progress::store(&args.state, done)?,
+                    (false, true) => {}
+                }
+            }
+            let Some(changes) = changes.as_deref_mut() else {
+                bar.set_message(format!("{} keys", done.copied));
+                if scanned {
+                    return Ok(true);
+                }
+                continue;
+            };
+            let changed = match stops {
+                false => changes.take()?,
+                true => changes.take_all(&mut self.from)?,
+            };
+            for keys in changed.chunks(usize::from(args.batch)) {
+                self.copy(keys)?;
+            }
+            let how = if scanned { "following" } else { "copying" };
+            bar.set_message(format!("{how}: {} keys, {} writes", done.copied, self.copied));
+            if stops {
+                return Ok(true);
+            }
+            if scanned && changed.is_empty() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+    }
+
+    /// Makes keys at the target what they are at the source. How many were strings, and how many
+    /// something else.
+    fn copy(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(u64, u64)> {
+        let found = server::read(&mut self.from, keys)?;
+        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+        let (mut strings, mut others) = (0, 0);
+        let mut commands = pipe();
+        for (key, found) in keys.iter().zip(&found) {
+            match found {
+                Found::Record(Record { value, expires_in_ms: None }) => {
+                    commands.cmd("SET").arg(key).arg(value);
+                    strings += 1;
+                }
+                Found::Record(Record { value, expires_in_ms: Some(ms) }) => {
+                    commands.cmd("SET").arg(key).arg(value).arg("PXAT").arg(now_ms + ms.max(&1));
+                    strings += 1;
+                }
+                Found::Nothing => {
+                    commands.cmd("DEL").arg(key);
+                }
+                Found::OtherType => others += 1,
+            }
+        }
+        if !commands.is_empty() {
+            for answer in server::run(&mut self.to, &mut commands)? {
+                answer.map_err(|error| anyhow::anyhow!("the gateway refused a record: {error}"))?;
+                self.copied += 1;
+            }
+        }
+        Ok((strings, others))
+    }
+}
+
+/// The state isn't needed any more; one that stays only says what was done.
+fn forget(state: &std::path::Path) {
+    let _ = std::fs::remove_file(state);
+}

@@ -1,0 +1,180 @@
+"""`switchback import` and `export`: what a redis-server has, a rack has, and another redis-server again."""
+
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+
+from checks import PROGRAM, check, eventually, finish
+from rack import Client, Process, free_addresses
+
+KEYS = 30_000
+random.seed(1)
+
+
+class Redis:
+    """A redis-server of its own."""
+
+    def __init__(self, directory, address, *more):
+        os.makedirs(directory, exist_ok=True)
+        host, port = address.rsplit(":", 1)
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", port, "--bind", host, "--dir", directory, "--save", "", *more],
+            stdout=subprocess.DEVNULL)
+        assert eventually(lambda: self.answers(address)), "redis-server doesn't start"
+
+    @staticmethod
+    def answers(address):
+        try:
+            return Client(address).run("PING") == "PONG"
+        except OSError:
+            return False
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def content(address):
+    """Every string with its time to live in seconds, or None."""
+    client, cursor, keys = Client(address, timeout_s=60), b"0", set()
+    while True:
+        cursor, found = client.run("SCAN", cursor, "COUNT", 1000)
+        keys.update(found)
+        if cursor == b"0":
+            break
+    keys = sorted(keys)
+    values = client.pipeline([(b"GET", key) for key in keys])
+    values = list(values)
+    ttls = list(client.pipeline([(b"PTTL", key) for key in keys]))
+    return {key: (value, None if ttl == -1 else ttl) for key, value, ttl in zip(keys, values, ttls)
+            if isinstance(value, bytes)}
+
+
+def differences(one, other):
+    """Keys that differ: in value, or by more than half a minute in their time to live."""
+    def close(a, b):
+        return a is None and b is None or a is not None and b is not None and abs(a - b) < 30_000
+
+    return [key for key in sorted(set(one) | set(other))
+            if key not in one or key not in other or one[key][0] != other[key][0] or not close(one[key][1], other[key][1])]
+
+
+def fill(address):
+    client = Client(address, timeout_s=60)
+    commands = []
+    for at in range(KEYS):
+        key = b"key:%d" % at if at % 100 else b"\x00\xff\r\n%d" % at
+        value = random.randbytes(random.choice([0, 1, 12, 70, 128, 400] + [20_000] * (at % 97 == 0)))
+        if at % 7 == 0:
+            value = b"%d" % random.randint(-2**63, 2**63 - 1)
+        commands.append((b"SET", key, value) + ((b"PX", b"%d" % random.randint(600_000, 10**10)) if at % 3 == 0 else ()))
+    for at in range(50):
+        commands.append((b"RPUSH", b"list:%d" % at, b"x"))
+    for answer in client.pipeline(commands):
+        assert not isinstance(answer, Exception), answer
+
+
+def run(directory, *arguments):
+    return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True, timeout=300)
+
+
+def kill_midway(directory, state, *arguments):
+    """Runs a command, and kills it once it has written how far it is."""
+    process = subprocess.Popen([PROGRAM, *arguments], cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not os.path.exists(os.path.join(directory, state)):
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    return os.path.exists(os.path.join(directory, state))
+
+
+class Writers(threading.Thread):
+    """Changes keys of a server, without end: sets, counts, expires and deletes."""
+
+    def __init__(self, address):
+        super().__init__()
+        self.client, self.stopping, self.count = Client(address), threading.Event(), 0
+
+    def run(self):
+        draw = random.Random(2)
+        while not self.stopping.is_set():
+            key = f"key:{draw.randrange(KEYS)}" if draw.random() < 0.8 else f"new:{draw.randrange(2000)}"
+            what = draw.choice(["SET", "SET", "DEL", "EXPIRE", "PERSIST", "RENAME"])
+            try:
+                if what == "SET":
+                    self.client.run("SET", key, draw.randbytes(64), "KEEPTTL")
+                elif what == "EXPIRE":
+                    self.client.run("EXPIRE", key, 100_000)
+                elif what == "RENAME":
+                    self.client.run("RENAME", key, f"moved:{draw.randrange(2000)}")
+                else:
+                    self.client.run(what, key)
+            except Exception as error:
+                if "no such key" not in str(error):
+                    raise
+            self.count += 1
+
+
+with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
+    source, target, resp, metrics = free_addresses(4)
+    redis = Redis(f"{directory}/source", source)
+    rack = Process("rack", "up", "--data", f"{directory}/data", "--nodes", "2", "--resp", resp, "--metrics", metrics,
+                   log=f"{directory}/log")
+    rack.wait_ready()
+    fill(source)
+    before = content(source)
+
+    urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
+    killed = kill_midway(directory, "switchback-import.json", "import", *urls, "--batch", "50")
+    check("an import is killed in the midst", killed)
+    partly = len(content(resp))
+    check("it has copied some", 0 < partly < len(before), partly)
+    done = run(directory, "import", *urls)
+    check("it goes on", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
+    check("it says what it left out", "left out 50 keys that hold no string" in done.stdout, done.stdout)
+    check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
+    check("nothing is left of the state", not os.path.exists(f"{directory}/switchback-import.json"))
+
+    # While it is written to: after Ctrl-C both are the same.
+    Client(resp).run("FLUSHALL")
+    writers = Writers(source)
+    writers.start()
+    follow = subprocess.Popen([PROGRAM, "import", *urls, "--follow"], cwd=directory, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    client = Client(resp)
+    check("all is copied", eventually(lambda: client.run("DBSIZE") > 0.9 * len(before)))
+    time.sleep(2)
+    writers.stopping.set()
+    writers.join()
+    follow.send_signal(signal.SIGINT)
+    out, err = follow.communicate(timeout=120)
+    check("it ends", follow.returncode == 0, out + err)
+    check(f"there were writes ({writers.count})", writers.count > 1000)
+    differ = differences(content(source), content(resp))
+    check("after all changes both are the same", not differ, differ[:5])
+    setting = Client(source).run("CONFIG", "GET", "notify-keyspace-events")
+    check("the source's setting is what it was", setting[1] == b"", setting)
+
+    killed = kill_midway(directory, "dump.rdb.state", "export", "--from", f"redis://{resp}", "--to", "dump.rdb", "--batch", "50")
+    check("an export is killed in the midst", killed)
+    done = run(directory, "export", "--from", f"redis://{resp}", "--to", "dump.rdb")
+    check("it goes on as well", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
+    check("what is unfinished is gone", sorted(name for name in os.listdir(directory) if "dump" in name) == ["dump.rdb"])
+    again = run(directory, "export", "--from", f"redis://{resp}", "--to", "dump.rdb")
+    check("a file isn't overwritten", again.returncode == 1 and "is there already" in again.stderr, again.stderr)
+    other = Redis(directory, target, "--dbfilename", "dump.rdb")
+    differ = differences(content(resp), content(target))
+    check("redis-server loads what the rack has", not differ, differ[:5])
+    checked = subprocess.run(["redis-check-rdb", f"{directory}/dump.rdb"], capture_output=True, text=True)
+    check("redis-check-rdb finds it good", "RDB looks OK" in checked.stdout, checked.stdout)
+
+    no_one = run(directory, "import", "--from", "redis://127.0.0.1:1", "--to", f"redis://{resp}")
+    check("a source that isn't there is named", "no connection to 127.0.0.1:1" in no_one.stderr, no_one.stderr)
+    other.end()
+    redis.end()
+    rack.stop()
+finish()
