@@ -213,13 +213,19 @@ impl Batch {
         }
     }
 
-    /// Takes over a script, and its keys, each of which is there once.
-    pub(crate) fn fill_script(&mut self, program: Program, keys: &[Vec<u8>]) {
+    /// Takes over a script and its keys; one that is there twice counts once.
+    pub(crate) fn fill_script<'a>(
+        &mut self,
+        program: Program,
+        keys: impl Iterator<Item = &'a [u8]>,
+    ) {
         self.held_bytes = program.held_bytes();
         for key in keys {
-            self.push_key(key);
+            if (0..self.ranges.len()).all(|at| self.argument(at) != key) {
+                self.push_key(key);
+            }
         }
-        let found = vec![(None, Seq::NONE); keys.len()];
+        let found = vec![(None, Seq::NONE); self.ranges.len()];
         let (effects, attempts, has_run) = (Vec::new(), 0, false);
         self.script = Some(Box::new(Script { program, found, effects, attempts, has_run }));
     }

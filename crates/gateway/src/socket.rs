@@ -1,12 +1,13 @@
 //! A client's socket: bytes as they are, or TLS around them.
 
+use crate::tls::PENDING_BYTES_MAX;
 use mio::Registry;
 use mio::net::TcpStream;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind as Io, Read, Write};
 
-/// What a connection over TLS takes beside its socket, by measurement.
-const TLS_BYTES: usize = 16 << 10;
+/// What an idle connection over TLS takes beside its socket, by measurement.
+const TLS_BYTES: usize = 8 << 10;
 
 /// See the [module](self). It never waits.
 #[derive(Debug)]
@@ -30,7 +31,11 @@ impl Socket {
 
     /// Bytes of memory that TLS takes.
     pub(crate) fn memory(&self) -> usize {
-        if self.tls.is_some() { TLS_BYTES } else { 0 }
+        match &self.tls {
+            None => 0,
+            Some(tls) if tls.wants_write() => TLS_BYTES + PENDING_BYTES_MAX,
+            Some(_) => TLS_BYTES,
+        }
     }
 
     /// Reads once; 0 bytes are the end. An error of the kind `InvalidData` is the peer's TLS.

@@ -16,7 +16,7 @@ use webpki::{EndEntityCert, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsag
 /// A file of certificates or of a key has fewer bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Ciphertext of a connection that waits for its socket; more is taken as the socket takes it.
-const PENDING_BYTES_MAX: usize = 64 << 10;
+pub(crate) const PENDING_BYTES_MAX: usize = 64 << 10;
 
 /// Where certificates and key are, in PEM form.
 #[derive(Clone, PartialEq, Eq, Debug)]

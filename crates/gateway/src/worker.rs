@@ -374,8 +374,9 @@ impl Worker {
     pub(crate) fn close(&mut self, id: ConnectionId) {
         let replies = &mut self.running.outbox.replies;
         let Some(connection) = replies.remove(id) else { return };
-        connection.socket.close(self.poll.registry());
+        // Before its client sees the end, so that it can't ask for what isn't there any more.
         self.shared.clients().remove(&connection.number);
+        connection.socket.close(self.poll.registry());
         self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
         replies.statistics().connections_open.set(replies.connections.len() as u64);
         tracing::debug!(peer = %connection.peer, "connection closed");

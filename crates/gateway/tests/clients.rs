@@ -1,4 +1,5 @@
-//! CLIENT REPLY, KILL and PAUSE, and SLOWLOG: what they do to connections, of other workers, too.
+//! CLIENT REPLY, KILL and PAUSE, and SLOWLOG: what they do to connections, of other workers, too;
+//! and commands and scripts of several keys, with each setting of `transactions`.
 #![allow(clippy::unwrap_used)]
 
 mod fake;
@@ -123,4 +124,32 @@ fn commands_on_several_keys_need_the_setting() {
     assert_eq!(client.ask("BITOP NOT a a"), ":1\r\n");
     assert_eq!(client.ask("RENAME a a"), "+OK\r\n");
     assert_eq!(client.ask("EXISTS b"), ":0\r\n");
+}
+
+/// A script that writes one of its keys is exact in that one, whatever runs meanwhile.
+#[test]
+fn a_script_of_several_keys_loses_no_write_of_the_first() {
+    let batch = GatewayConfig { transactions: Transactions::Batch, ..config() };
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.nothing_cached = true);
+    let gateway = rack.try_start(batch, 2).unwrap();
+    const EACH: usize = 200;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let mut client = Client::connect(&gateway);
+            scope.spawn(move || {
+                let script = "redis.call('get',KEYS[2])return(redis.call('incr',KEYS[1]))";
+                for _ in 0..EACH {
+                    let reply = client.ask(&format!("EVAL {script} 2 counter other"));
+                    assert!(reply.starts_with(':'), "{reply}");
+                }
+            });
+        }
+    });
+    let total = format!(":{}\r\n", 4 * EACH + 1);
+    assert_eq!(Client::connect(&gateway).ask("INCR counter"), total);
+    let mut client = Client::connect(&gateway);
+    let keys: Vec<String> = (0..1001).map(|at| format!("k{at}")).collect();
+    let reply = client.ask(&format!("EVAL return(1) 1001 {}", keys.join(" ")));
+    assert_eq!(reply, "-ERR a script has at most 1000 keys\r\n");
 }

@@ -106,29 +106,26 @@ fn start(
     {
         return Err(Failure::Spool(why.clone()));
     }
-    let mut keys: Vec<Vec<u8>> = Vec::new();
-    for key in call.keys() {
-        if !is_key(key) {
-            return Err(Failure::KeyLength);
-        }
-        if !keys.iter().any(|known| known == key) {
-            keys.push(key.to_vec());
-        }
+    let mut keys = verb.keys(args).map(|at| args.get(at));
+    if !keys.clone().all(is_key) {
+        return Err(Failure::KeyLength);
     }
-    if keys.len() > 1 && running.config.transactions == Transactions::Refuse {
+    let first = keys.next();
+    let several = keys.clone().any(|other| Some(other) != first);
+    if several && running.config.transactions == Transactions::Refuse {
         return Err(Failure::Unsupported(SEVERAL));
     }
-    if keys.len() > KEYS_MAX {
+    if several && keys.clone().count() >= KEYS_MAX {
         return Err(Failure::TooManyScriptKeys(KEYS_MAX));
     }
     let Some(connection) = running.outbox.replies.connections.get(id) else { return Ok(()) };
     let mut program = Program::script(call, connection.resp3);
-    match &keys[..] {
-        [key] => running.start_program(link, id, verb, key, program),
-        [_, ..] => running.start_batch(link, id, verb, Kind::Script, |batch| {
-            batch.fill_script(program, &keys);
+    match first {
+        Some(_) if several => running.start_batch(link, id, verb, Kind::Script, |batch| {
+            batch.fill_script(program, verb.keys(args).map(|at| args.get(at)));
         }),
-        [] => {
+        Some(key) => running.start_program(link, id, verb, key, program),
+        None => {
             let reply = running.programs.run_keyless(&mut program, running.now.unix_ms)?;
             answer_here(running, id, Some(verb), |out, _| out.extend_from_slice(&reply));
         }
