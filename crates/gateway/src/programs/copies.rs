@@ -21,7 +21,7 @@ pub(crate) enum Effect {
 
 /// A record as it was found, and what commands made of it.
 #[derive(Debug, Default)]
-struct Copy {
+struct RecordCopy {
     key: Vec<u8>,
     value: Vec<u8>,
     exists: bool,
@@ -34,7 +34,7 @@ struct Copy {
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     /// The first `count` are in use.
-    all: Vec<Copy>,
+    all: Vec<RecordCopy>,
     count: usize,
     now_ms: u64,
     operation: Operation,
@@ -50,7 +50,7 @@ impl Copies {
     /// Adds what was found of a key, of which there is no copy yet.
     pub(crate) fn add(&mut self, key: &[u8], found: Option<(&[u8], u64)>) {
         if self.count == self.all.len() {
-            self.all.push(Copy::default());
+            self.all.push(RecordCopy::default());
         }
         let copy = &mut self.all[self.count];
         self.count += 1;
@@ -126,7 +126,7 @@ impl Copies {
     ) {
         let Some(at) = self.place(key) else { return take(&Answer::Failed(Failure::KeyLength)) };
         let Copies { operation, all, now_ms, .. } = self;
-        let Copy { value, exists, expiry_ms, is_changed, .. } = &mut all[at];
+        let RecordCopy { value, exists, expiry_ms, is_changed, .. } = &mut all[at];
         operation.begin(ConnectionId::default(), Parent::None, verb, action);
         operation.fill(key, argument);
         operation.expect(expected);
