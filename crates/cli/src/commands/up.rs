@@ -236,7 +236,8 @@ mod tests {
 
     #[test]
     fn hints_can_be_pasted() {
-        let text = what_next(&Fake, "target/release/switchback", " -a PASSWORD", true, Scheme::FarReach);
+        let text =
+            what_next(&Fake, "target/release/switchback", " -a PASSWORD", true, Scheme::FarReach);
         assert!(
             text.contains("redis-cli -h 127.0.0.1 -p 6380 -a PASSWORD set greeting hello"),
             "{text}"
