@@ -84,7 +84,7 @@ impl Switch {
         let id = |draw: &mut Draw<'_>| {
             if known.is_empty() || draw.once_in(8) { draw.edgy() } else { *draw.one(&known) }
         };
-        let body = match draw.below(11) {
+        let body = match draw.below(12) {
             0 => {
                 epoch = if draw.once_in(8) {
                     draw.edgy() as u32
@@ -96,7 +96,11 @@ impl Switch {
                     config.nodes = vec![node(0); usize::from(draw.byte())];
                     config.map = Map::equal(vec![vec![draw.byte().into()]; 1 << (draw.byte() % 8)]);
                 }
-                SwitchCommand::Configure(config)
+                if draw.once_in(4) {
+                    SwitchCommand::Freeze(config)
+                } else {
+                    SwitchCommand::Configure(config)
+                }
             }
             1 => SwitchCommand::Lanes(draw.edgy() as u32),
             2 => SwitchCommand::NodeAddress(draw.edgy() as u16, node(draw.byte().into())),
@@ -115,6 +119,7 @@ impl Switch {
             7 => SwitchCommand::Snapshot { generation: draw.edgy() as u32 },
             8 => SwitchCommand::DurableGeneration(draw.edgy() as u32),
             9 => SwitchCommand::Inspect(draw.some(id)),
+            10 => SwitchCommand::LoadFrozen(draw.once_in(2).then(|| draw.location())),
             _ => SwitchCommand::ListEntries(draw.once_in(2).then(|| draw.location())),
         };
         let id = if draw.once_in(8) { draw.edgy() } else { self.next };

@@ -35,6 +35,8 @@ fn grant(now: Now, epoch: u32, destination: Destination) -> Grant {
                 destination: destination.clone(),
                 durable_generation: 0,
                 recovered_epoch: 0,
+                preserves: true,
+                gathers: true,
             })
         }),
         served: ChainMap::default(),
@@ -155,10 +157,16 @@ impl Client {
         };
         let notice = match draw.below(4) {
             0 => ClientNotice::Gathered { epoch, chunk: draw.edgy() as u32 },
-            1 => ClientNotice::Gather {
+            1 => ClientNotice::Move {
                 chain: draw.chain(),
-                epoch,
-                destination: Client::destination(draw),
+                to: ChainGrant {
+                    epoch,
+                    destination: Client::destination(draw),
+                    durable_generation: draw.edgy() as u32,
+                    recovered_epoch: draw.edgy() as u32,
+                    preserves: draw.once_in(2),
+                    gathers: draw.once_in(2),
+                },
                 served: ChainMap::from(&deal_to_chains(&map(), 1 + draw.below(2) as u16)),
             },
             _ => {

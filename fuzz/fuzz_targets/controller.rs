@@ -160,7 +160,9 @@ impl Rack {
         let epoch = if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() };
         let address = if draw.once_in(8) { Address::default() } else { SWITCH };
         let (layer, needs_epoch) = (1 + (switch % 2) as u8, draw.once_in(4));
-        let hello = SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch };
+        let domain = format!("domain-{}", draw.below(2));
+        let hello =
+            SwitchReport::Hello { boot, address, layer, domain, epoch, classes, needs_epoch };
         self.hear(draw, Peer::Switch(switch), Message::FromSwitch(hello));
     }
 
@@ -172,6 +174,7 @@ impl Rack {
                 epoch: if draw.once_in(4) { draw.edgy() as u32 } else { self.controller.epoch() },
                 held: draw.once_in(4),
                 needs_epoch: draw.once_in(8),
+                held_keys: draw.below(4) as u32,
             }),
             failure: draw.once_in(8).then(|| "full".into()),
         };
@@ -210,6 +213,11 @@ impl Rack {
                     SwitchCommand::ListEntries(_) => {
                         let next = draw.once_in(4).then(|| draw.location());
                         SwitchResult::Entries(draw.some(Draw::entry), next)
+                    }
+                    SwitchCommand::LoadFrozen(_) => {
+                        let next = draw.once_in(4).then(|| draw.location());
+                        let record = |draw: &mut Draw<'_>| draw.keyed_record(self.controller.epoch());
+                        SwitchResult::Frozen(draw.some(record), next)
                     }
                     SwitchCommand::Inspect(entries) => SwitchResult::Inspected(
                         entries.into_iter().map(|id| Rack::inspected(draw, id)).collect(),

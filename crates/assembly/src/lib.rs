@@ -14,7 +14,9 @@ pub use times::{Limits, Times};
 
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Session};
-use switchback_core::controller::{Controller, ControllerConfig, Files, deal_partitions};
+use switchback_core::controller::{
+    Controller, ControllerConfig, Files, OnLoss, Preserve, deal_partitions,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{EngineError, Loaded};
@@ -49,6 +51,10 @@ pub struct Rack {
     pub times: Times,
     /// Limits of the parts.
     pub limits: Limits,
+    /// Whether clients preserve what switches in several failure domains have.
+    pub preserve: Preserve,
+    /// What becomes of a chain when what it told may be lost.
+    pub on_loss: OnLoss,
     /// Which mechanisms of the parts are on: all, but in simulations.
     pub mechanisms: Mechanisms,
     /// Which mechanisms of the pipeline are left out: none, but in simulations.
@@ -108,12 +114,13 @@ impl Rack {
         (switch % u16::from(self.layers)) as u8 + 1
     }
 
-    /// The agent of a switch of this layer, which takes packets at `address`. `boot` differs at
-    /// every start.
-    pub fn agent(&self, boot: u64, layer: u8, address: Address, now: Now) -> Agent {
+    /// The agent of a switch of this layer and failure domain, which takes packets at `address`.
+    /// `boot` differs at every start.
+    pub fn agent(&self, boot: u64, layer: u8, domain: String, address: Address, now: Now) -> Agent {
         let (cache, times) = (&self.cache, &self.times);
         let config = AgentConfig {
             layer,
+            domain,
             heartbeat_us: times.heartbeat_us,
             learning: cache.learning,
             records: if self.scheme.caches() { cache.records as usize } else { 0 },
@@ -170,6 +177,9 @@ impl Rack {
             snapshot_us: times.snapshot_us,
             retry_us: times.controller_retry_us,
             eviction_pause_us: times.eviction_pause_us,
+            preserve: self.preserve,
+            on_loss: self.on_loss,
+            witness_wait_us: times.witness_wait_us,
         };
         Controller::new(config, self.mechanisms, files, seed, now)
     }

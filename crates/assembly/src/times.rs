@@ -16,6 +16,9 @@ pub struct Times {
     pub drift_us: u64,
     /// How long a recovery waits for a client that keeps its records on disk.
     pub spool_wait_us: u64,
+    /// How long a recovery waits for a silent switch that has what was told, if clients don't
+    /// preserve it.
+    pub witness_wait_us: u64,
     /// Silence after which a switch counts as dead.
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
@@ -54,6 +57,7 @@ impl Default for Times {
             lease_us: controller.lease_us,
             drift_us: controller.drift_us,
             spool_wait_us: controller.spool_wait_us,
+            witness_wait_us: controller.witness_wait_us,
             switch_timeout_us: controller.switch_timeout_us,
             switch_lost_us: controller.switch_lost_us,
             bypass_us: controller.bypass_us,

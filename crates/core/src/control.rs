@@ -10,7 +10,7 @@ mod limits;
 
 pub use delivery::Delivery;
 pub(crate) use limits::LANES_MAX;
-pub use limits::Malformed;
+pub use limits::{DOMAIN_BYTES_MAX, Malformed};
 
 use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, ChainMap};
@@ -186,8 +186,14 @@ pub struct SwitchConfig {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SwitchCommand {
     /// Forget everything and serve this rack in the command's epoch (the only command that raises
-    /// it).
+    /// it, beside [`SwitchCommand::Freeze`]).
     Configure(SwitchConfig),
+    /// Serve this rack in the command's epoch, and keep what was cached in the last one, to be
+    /// loaded. It counts for nothing any more, and goes with the first admission: that says that its
+    /// recovery is durable.
+    Freeze(SwitchConfig),
+    /// Tell the records that no node has of those that were frozen, from this location on.
+    LoadFrozen(Option<Location>),
     /// Serve this many lanes.
     Lanes(u32),
     /// Node `.0` moved to address `.1`.
@@ -231,6 +237,8 @@ pub enum SwitchReport {
         address: Address,
         /// Its layer, from 1 next to the clients.
         layer: u8,
+        /// What it fails together with: switches of one domain count as one copy.
+        domain: String,
         /// Its epoch; 0 before it is configured.
         epoch: u32,
         /// Slots of each class: `(value bytes, slots)`.
@@ -293,6 +301,8 @@ pub enum SwitchResult {
     Evicting(Vec<(EntryId, Option<Record>)>),
     /// Cached keys, and where to go on.
     Entries(Vec<Entry>, Option<Location>),
+    /// Records that were frozen and that no node has, and where to go on.
+    Frozen(Vec<KeyedRecord>, Option<Location>),
     /// What the switch has of those that it was asked for; nothing of one that it doesn't cache.
     Inspected(Vec<Inspected>),
     /// Not possible now (a snapshot is already running).
@@ -409,6 +419,8 @@ pub struct NodeStanding {
     /// It restarted within a bypass epoch, which it must not serve again, or its sequence numbers
     /// of that will run out.
     pub needs_epoch: bool,
+    /// While it waits for its release, the keys that wait with it: they may have been in the cache.
+    pub held_keys: u32,
 }
 
 /// What a node's shim tells.
@@ -451,14 +463,12 @@ pub enum NodeReport {
 pub enum ClientNotice {
     /// Answer to a hello: the session, and its lease.
     Granted(Grant),
-    /// Move to a chain's epoch and send all preserved records of its partitions.
-    Gather {
+    /// Move to a chain's epoch.
+    Move {
         /// The chain.
         chain: ChainId,
-        /// Its new epoch.
-        epoch: u32,
-        /// Who serves it.
-        destination: Destination,
+        /// Its new epoch, and who serves it.
+        to: ChainGrant,
         /// Which chain serves each key: a client that has just restarted, with what it preserved,
         /// may have no grant yet.
         served: ChainMap,
@@ -526,6 +536,12 @@ pub struct ChainGrant {
     pub durable_generation: u32,
     /// Recovery of the epochs before this one is durable: records older than it are released.
     pub recovered_epoch: u32,
+    /// Clients preserve what the cache tells them in this epoch: its switches alone don't protect
+    /// it.
+    pub preserves: bool,
+    /// The epochs before are being recovered from what clients preserve: all records of the chain's
+    /// partitions are to be sent.
+    pub gathers: bool,
 }
 
 /// A session and its lease.

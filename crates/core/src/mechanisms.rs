@@ -140,6 +140,19 @@ mechanisms! {
     keepers_first,
     /// Keepers forget an entry after its owner, when its node has stored what that held (rule 21).
     keepers_last,
+    /// A witness keeps its records until its recovery is durable (rule 24).
+    forget_last,
+    /// Nothing is admitted until a recovery is durable (rule 24).
+    admit_last,
+    /// Nodes are released once a witness refuses its epoch (rule 23).
+    release_after_freeze,
+    /// What is asked for after a switch's death follows from who protected the last recovered epoch,
+    /// not from who protects the next one (rule 25).
+    protection_of_last,
+    /// A loss is declared once no client accepts answers of the lost epoch (rule 25).
+    declare_after_clients,
+    /// Copies in one failure domain count as one (rule 25).
+    count_domains,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
     /// 7).
     synced_spool,

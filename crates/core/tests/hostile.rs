@@ -230,19 +230,23 @@ fn a_value_that_is_not_large_is_not_staged() {
     assert_eq!(node.shim.statistics().dropped_malformed, 1);
 }
 
+fn chain_grant() -> ChainGrant {
+    ChainGrant {
+        epoch: EPOCH,
+        destination: Destination::Switch(SWITCH),
+        durable_generation: 0,
+        recovered_epoch: 0,
+        preserves: true,
+        gathers: true,
+    }
+}
+
 fn grant(lanes: u32) -> ClientNotice {
     ClientNotice::Granted(Grant {
         boot: 7,
         hello_us: NOW.monotonic_us,
         lease_us: 1_000_000,
-        chains: ByChain::new(1, |_| {
-            Some(ChainGrant {
-                epoch: EPOCH,
-                destination: Destination::Switch(SWITCH),
-                durable_generation: 0,
-                recovered_epoch: 0,
-            })
-        }),
+        chains: ByChain::new(1, |_| Some(chain_grant())),
         served: ChainMap::default(),
         hash_key: HASH_KEY,
         lane_first: 0,
@@ -488,14 +492,9 @@ fn a_large_write_that_was_asked_for_may_have_happened() {
             large.hear(missing, &[], key);
             assert!(large.under_way() > 0, "it sends the fragments anew");
         }
-        let (chain, destination) = (ChainId::new(0), Destination::Switch(SWITCH));
-        let gather = ClientNotice::Gather {
-            chain,
-            epoch: EPOCH + 1,
-            destination,
-            served: ChainMap::default(),
-        };
-        large.session.handle_message(NOW, gather);
+        let to = ChainGrant { epoch: EPOCH + 1, ..chain_grant() };
+        let (chain, served) = (ChainId::new(0), ChainMap::default());
+        large.session.handle_message(NOW, ClientNotice::Move { chain, to, served });
         let outcome = large.session.poll_completion().unwrap().outcome;
         assert_eq!(outcome, if asks { Outcome::Indeterminate } else { Outcome::TimedOut });
     }

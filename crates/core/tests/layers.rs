@@ -1,17 +1,21 @@
 //! Chains of several switches: who forms one, in which order members are told, what happens when
-//! one dies, returns, refuses, or when the controller starts again.
+//! one dies, returns, refuses, or when the controller starts again, and where a recovery takes
+//! what was told from.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::Now;
 use switchback_core::control::{
-    ClientNotice, ClientReport, Command, Destination, Entry, EntryId, Envelope, Message,
-    NodeCommand, NodeReport, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
+    ClientNotice, ClientReport, Command, Destination, Entry, EntryId, Envelope, KeyedRecord,
+    Message, NodeCommand, NodeReport, NodeStanding, Offer, Peer, SwitchCommand, SwitchReport,
+    SwitchResult,
 };
-use switchback_core::controller::{Controller, ControllerConfig, Files, StoreFile, Stored};
+use switchback_core::controller::{
+    ChainStatus, Controller, ControllerConfig, Files, Loss, OnLoss, Preserve, StoreFile, Stored,
+};
 use switchback_core::mechanisms::Mechanisms;
-use switchback_core::storage::OfferId;
+use switchback_core::storage::{OfferId, Record};
 use switchback_core::topology::ByChain;
-use switchback_wire::{Address, KeyHash, Map, Place};
+use switchback_wire::{Address, KeyHash, Map, Place, Scheme, Seq};
 
 const NODE: Address = Address::in_memory(3, 0);
 const CLIENT: u64 = 10;
@@ -24,6 +28,8 @@ struct Switch {
     epoch: u32,
     place: Option<Place>,
     entries: BTreeMap<EntryId, Entry>,
+    /// What it was told to keep of an epoch, by its records.
+    frozen: Vec<KeyedRecord>,
 }
 
 /// What a switch was told about entries.
@@ -33,6 +39,7 @@ enum Told {
     Evict(u16),
     Remove(u16),
     List(u16),
+    Load(u16),
 }
 
 /// Two layers, one node, one client. Parts do at once what they are told, as far as they live.
@@ -40,13 +47,23 @@ struct Rack {
     now: Now,
     controller: Controller,
     files: Files,
-    layers: u8,
+    config: ControllerConfig,
+    /// Whether switches are in domains of their own.
+    apart: bool,
+    /// Whether stores end at once.
+    stores: bool,
     switches: BTreeMap<u16, Switch>,
     /// Those that take what they are told and say nothing.
     silent: BTreeSet<u16>,
     /// Those that refuse all entries.
     refusing: BTreeSet<u16>,
     told: Vec<Told>,
+    /// Keys of records that the node was told to store.
+    stored: Vec<u8>,
+    /// Keys that it holds, if it holds any.
+    held_keys: u32,
+    /// Whether the client was told to move, and whether to bring what it preserves.
+    moves: Vec<bool>,
     /// Offers that the node was told to clear.
     cleared: usize,
     /// The address that the node takes packets from.
@@ -61,17 +78,35 @@ fn address(switch: u16) -> Address {
 
 impl Rack {
     fn new(layers: u8) -> Rack {
+        Rack::with(layers, false, |_| ())
+    }
+
+    /// With this change of the configuration; `apart`: its switches are in domains of their own.
+    fn with(layers: u8, apart: bool, change: impl FnOnce(&mut ControllerConfig)) -> Rack {
         let now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
         let files = Files::default();
+        let mut config = ControllerConfig {
+            nodes: vec![NODE],
+            map: Map::equal(vec![vec![0]]),
+            scheme: Scheme::DistReach,
+            layers,
+            ..ControllerConfig::default()
+        };
+        change(&mut config);
         let mut rack = Rack {
             now,
-            controller: Rack::controller(layers, &files, now),
+            controller: Rack::controller(&config, &files, now),
             files,
-            layers,
+            config,
+            apart,
+            stores: true,
             switches: BTreeMap::new(),
             silent: BTreeSet::new(),
             refusing: BTreeSet::new(),
             told: Vec::new(),
+            stored: Vec::new(),
+            held_keys: 0,
+            moves: Vec::new(),
             cleared: 0,
             owner: None,
             destination: None,
@@ -80,31 +115,44 @@ impl Rack {
         rack
     }
 
-    fn controller(layers: u8, files: &Files, now: Now) -> Controller {
-        let config = ControllerConfig {
-            nodes: vec![NODE],
-            map: Map::equal(vec![vec![0]]),
-            layers,
-            ..ControllerConfig::default()
-        };
-        Controller::new(config, Mechanisms::ALL, files, 1, now).expect("its own files")
+    fn controller(config: &ControllerConfig, files: &Files, now: Now) -> Controller {
+        Controller::new(config.clone(), Mechanisms::ALL, files, 1, now).expect("its own files")
+    }
+
+    /// The controller starts again.
+    fn restart_controller(&mut self) {
+        self.controller = Rack::controller(&self.config, &self.files, self.now);
+        self.carry_out();
+        self.node_says_hello();
     }
 
     /// A rack that serves with switches 0 and 1 and has cached this many keys.
     fn serving(keys: u8) -> Rack {
-        let mut rack = Rack::new(2);
-        rack.start(0, 1);
-        rack.start(1, 2);
-        rack.client_says_hello();
-        for key in 0..keys {
-            rack.offer(key);
-        }
-        assert_eq!(rack.members(), [0, 1]);
-        rack
+        Rack::new(2).served(keys)
+    }
+
+    /// The same, with switches in domains of their own.
+    fn apart(keys: u8, change: impl FnOnce(&mut ControllerConfig)) -> Rack {
+        Rack::with(2, true, change).served(keys)
+    }
+
+    fn served(mut self, keys: u8) -> Rack {
+        self.start(0, 1);
+        self.start(1, 2);
+        self.client_says_hello();
+        (0..keys).for_each(|key| self.offer(key));
+        assert_eq!(self.members(), [0, 1]);
+        self
+    }
+
+    fn chain(&self) -> ChainStatus {
+        self.controller.chain_statuses().swap_remove(0)
     }
 
     fn node_says_hello(&mut self) {
-        let (boot, chains) = (1, ByChain::default());
+        let (epoch, held_keys) = (self.controller.epoch(), self.held_keys);
+        let standing = NodeStanding { epoch, held: false, needs_epoch: false, held_keys };
+        let (boot, chains) = (1, ByChain::new(1, |_| standing));
         let hello = NodeReport::Hello { boot, address: NODE, chains, failure: None };
         self.hear(Peer::Node(0), Message::FromNode(hello));
     }
@@ -138,6 +186,7 @@ impl Rack {
             boot,
             address: address(switch),
             layer,
+            domain: if self.apart { switch.to_string() } else { String::new() },
             epoch,
             classes: classes.to_vec(),
             needs_epoch: false,
@@ -153,6 +202,7 @@ impl Rack {
                 self.say_hello(*switch, *layer, &CLASSES);
             }
             self.client_says_hello();
+            self.node_says_hello();
             self.controller.handle_timeout(self.now);
             self.carry_out();
         }
@@ -181,6 +231,9 @@ impl Rack {
         let mut answers = VecDeque::new();
         loop {
             if let Some(store) = self.controller.poll_op() {
+                if !self.stores {
+                    continue;
+                }
                 if store.file == StoreFile::Directory {
                     self.files.directory = Some(store.bytes);
                 }
@@ -203,6 +256,9 @@ impl Rack {
             (_, Message::ToNode(Command { id, chain, epoch, body })) => {
                 match body {
                     NodeCommand::Epoch(config) => self.owner = config.switch,
+                    NodeCommand::Store(records) => {
+                        self.stored.extend(records.iter().map(|record| record.key[0]));
+                    }
                     NodeCommand::ClearOffers(offers) => self.cleared += offers.len(),
                     _ => {}
                 }
@@ -213,7 +269,12 @@ impl Rack {
                 self.destination = Some(chain.destination);
                 return None;
             }
-            (_, Message::ToClient(ClientNotice::Gather { epoch, .. })) => {
+            (_, Message::ToClient(ClientNotice::Move { to, .. })) => {
+                self.moves.push(to.gathers);
+                if !to.gathers {
+                    return None;
+                }
+                let epoch = to.epoch;
                 let (chunk, last, records) = (0, true, Vec::new());
                 Message::FromClient(ClientReport::Preserved { epoch, chunk, last, records })
             }
@@ -228,7 +289,9 @@ impl Rack {
         let its = self.switches.get_mut(&switch).expect("a switch that said hello");
         let result = match body {
             SwitchCommand::Configure(config) => {
-                assert_eq!(config.boot, its.boot);
+                if config.boot != its.boot {
+                    return None;
+                }
                 *its = Switch {
                     boot: its.boot,
                     epoch,
@@ -237,7 +300,27 @@ impl Rack {
                 };
                 SwitchResult::Ok
             }
+            SwitchCommand::Freeze(config) => {
+                if config.boot != its.boot {
+                    return None;
+                }
+                let record = |entry: &Entry| {
+                    let (hash, key) = (entry.hash, entry.key.clone());
+                    let seq = Seq::new(its.epoch, entry.id & 0xff);
+                    KeyedRecord { hash, key, record: Record { seq, ..Record::default() } }
+                };
+                let cached: Vec<_> = its.entries.values().map(record).collect();
+                let frozen = if cached.is_empty() { its.frozen.clone() } else { cached };
+                let (boot, place) = (its.boot, Some(config.place));
+                *its = Switch { boot, epoch, place, frozen, ..Switch::default() };
+                SwitchResult::Ok
+            }
+            SwitchCommand::LoadFrozen(_) => {
+                self.told.push(Told::Load(switch));
+                SwitchResult::Frozen(its.frozen.clone(), None)
+            }
             SwitchCommand::Admit(entries) => {
+                its.frozen.clear();
                 self.told.push(Told::Admit(switch));
                 let refused = entries.iter().map(|entry| entry.id).filter(|_| refuses).collect();
                 if !refuses {
@@ -359,7 +442,7 @@ fn a_chain_goes_on_without_a_member_that_died_and_takes_it_back() {
     rack.pass(1_000_000, &[(0, 1)]);
     assert_eq!((rack.members(), rack.controller.epoch()), (vec![0], 2));
     assert!(rack.controller.is_serving());
-    assert_eq!((rack.owner, rack.cached_by(0)), (Some(address(0)), 0), "it was configured anew");
+    assert_eq!((rack.owner, rack.cached_by(0)), (Some(address(0)), 0), "it begins with nothing");
     rack.start(1, 2);
     assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1], 3));
     assert!(rack.controller.is_serving());
@@ -391,9 +474,7 @@ fn a_controller_that_starts_again_removes_what_only_keepers_hold() {
     rack.silent.clear();
 
     rack.told.clear();
-    rack.controller = Rack::controller(rack.layers, &rack.files, rack.now);
-    rack.carry_out();
-    rack.node_says_hello();
+    rack.restart_controller();
     rack.say_hello(0, 1, &CLASSES);
     assert!(!rack.controller.is_serving(), "the owner may live");
     rack.say_hello(1, 2, &CLASSES);
@@ -408,9 +489,7 @@ fn a_controller_that_starts_again_removes_what_only_keepers_hold() {
 #[test]
 fn a_controller_that_starts_again_goes_on_without_a_member_that_does_not_come() {
     let mut rack = Rack::serving(1);
-    rack.controller = Rack::controller(rack.layers, &rack.files, rack.now);
-    rack.carry_out();
-    rack.node_says_hello();
+    rack.restart_controller();
     rack.pass(1_000_000, &[(1, 2)]);
     assert_eq!((rack.members(), rack.controller.epoch()), (vec![1], 2));
 }
@@ -439,4 +518,140 @@ fn a_switch_with_other_classes_or_of_no_layer_is_told_of() {
         refusals[2].contains("it is of layer 3, and the rack has layers 1 to 2"),
         "{refusals:?}"
     );
+}
+
+/// Both switches start again at the same time, with nothing.
+fn all_restart(rack: &mut Rack) {
+    for switch in rack.switches.values_mut() {
+        *switch = Switch { boot: switch.boot + 1, ..Switch::default() };
+    }
+    rack.say_hello(0, 1, &CLASSES);
+    rack.say_hello(1, 2, &CLASSES);
+}
+
+#[test]
+fn a_chain_is_recovered_from_a_switch_that_is_left_and_no_client_is_asked() {
+    for apart in [false, true] {
+        for left in [0, 1] {
+            let mut rack = Rack::with(2, apart, |_| ()).served(2);
+            assert_eq!((rack.chain().preserved, rack.chain().domains > 1), (!apart, apart));
+            assert_eq!(rack.switches[&0].place.map(|place| place.protects), Some(apart));
+            rack.moves.clear();
+            rack.pass(1_000_000, &[(left, left as u8 + 1)]);
+            assert_eq!((rack.members(), rack.told.last()), (vec![left], Some(&Told::Load(left))));
+            assert_eq!((&rack.stored[..], &rack.moves[..]), (&[0, 1][..], &[false][..]));
+            assert!(rack.controller.is_serving() && rack.chain().preserved, "one domain is left");
+        }
+    }
+}
+
+#[test]
+fn what_both_domains_have_clients_preserve_too_if_they_are_to() {
+    let rack = Rack::apart(1, |config| config.preserve = Preserve::Always);
+    assert!(rack.chain().preserved && rack.chain().domains == 2);
+    assert_eq!(rack.switches[&0].place.map(|place| place.protects), Some(false));
+}
+
+#[test]
+fn any_living_switch_that_was_told_serves_the_next_epoch() {
+    let mut rack = Rack::apart(1, |_| ());
+    rack.start(2, 1);
+    rack.start(3, 2);
+    // Both members fall silent, and spares take their places; then one of them is heard again.
+    rack.pass(1_000_000, &[(2, 1), (3, 2)]);
+    assert_eq!((rack.members(), rack.controller.is_serving()), (vec![2, 3], false));
+    assert!(rack.stored.is_empty());
+    rack.say_hello(0, 1, &CLASSES);
+    assert_eq!((rack.members(), &rack.stored[..]), (vec![0, 3], &[0][..]));
+    assert!(rack.controller.is_serving());
+}
+
+#[test]
+fn a_recovery_that_was_cut_short_begins_again_from_the_same_switches() {
+    let mut rack = Rack::apart(2, |_| ());
+    rack.pass(400_000, &[(1, 2)]);
+    rack.stores = false;
+    rack.pass(600_000, &[(1, 2)]);
+    assert!(rack.stored.is_empty(), "the epoch isn't durable");
+    // The controller dies at this point, and at the next ones.
+    rack.stores = true;
+    for epoch in [2, 3] {
+        rack.silent = BTreeSet::from([1]);
+        rack.restart_controller();
+        rack.pass(1_000_000, &[(1, 2)]);
+        assert_eq!((rack.members(), rack.controller.epoch()), (vec![1], epoch));
+        assert!(rack.stored.is_empty());
+    }
+    rack.silent.clear();
+    rack.pass(1_000_000, &[(1, 2)]);
+    assert_eq!((&rack.stored[..], rack.controller.is_serving()), (&[0, 1][..], true));
+}
+
+#[test]
+fn nothing_is_admitted_before_it_is_durable_that_a_chain_is_recovered() {
+    let mut rack = Rack::apart(1, |_| ());
+    rack.pass(400_000, &[(1, 2)]);
+    rack.silent.insert(1);
+    rack.pass(600_000, &[(1, 2)]);
+    assert_eq!(rack.controller.epoch(), 2);
+    rack.offer(5);
+    // What ends the recovery isn't stored.
+    rack.stores = false;
+    rack.silent.clear();
+    rack.pass(1_000_000, &[(1, 2)]);
+    assert_eq!((&rack.stored[..], rack.controller.is_serving()), (&[0][..], false));
+    assert_eq!((rack.cached_by(1), rack.switches[&1].frozen.len()), (0, 1));
+}
+
+#[test]
+fn a_loss_is_declared_if_no_switch_that_was_told_comes_back() {
+    let mut rack = Rack::apart(2, |_| ());
+    rack.held_keys = 2;
+    all_restart(&mut rack);
+    assert!(!rack.controller.is_serving(), "the node hasn't said what it holds");
+    rack.pass(100_000, &[(0, 1), (1, 2)]);
+    assert!(rack.controller.is_serving() && rack.moves.contains(&true), "clients moved first");
+    let status = rack.chain();
+    assert_eq!((status.losses, status.last_loss), (1, Some(Loss { epoch: 1, keys: 2 })));
+
+    let mut rack = Rack::apart(2, |_| ());
+    all_restart(&mut rack);
+    rack.pass(100_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.controller.is_serving(), rack.chain().losses), (true, 0), "nothing was held");
+}
+
+#[test]
+fn a_silent_switch_is_waited_for_before_a_loss_is_declared() {
+    let mut rack = Rack::apart(1, |config| config.witness_wait_us = 10_000_000);
+    rack.start(2, 1);
+    rack.start(3, 2);
+    rack.held_keys = 1;
+    rack.pass(9_000_000, &[(2, 1), (3, 2)]);
+    assert_eq!((rack.controller.is_serving(), rack.chain().losses), (false, 0));
+    rack.pass(3_000_000, &[(2, 1), (3, 2)]);
+    assert_eq!((rack.controller.is_serving(), rack.chain().losses), (true, 1));
+    assert!(rack.stored.is_empty());
+    // It comes too late: older versions may have been read.
+    rack.say_hello(0, 1, &CLASSES);
+    assert_eq!((rack.members(), rack.stored.len()), (vec![2, 3], 0));
+}
+
+#[test]
+fn a_rack_that_is_to_hold_on_a_loss_waits_for_ever() {
+    let mut rack = Rack::apart(1, |config| config.on_loss = OnLoss::Hold);
+    rack.held_keys = 1;
+    all_restart(&mut rack);
+    rack.pass(60_000_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.controller.is_serving(), rack.chain().losses), (false, 0));
+}
+
+#[test]
+fn what_clients_preserve_is_no_loss() {
+    let mut rack = Rack::serving(1);
+    rack.held_keys = 1;
+    rack.moves.clear();
+    all_restart(&mut rack);
+    rack.pass(100_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.controller.is_serving(), rack.chain().losses), (true, 0));
+    assert!(rack.moves.contains(&true));
 }

@@ -36,6 +36,7 @@ impl Rack {
             boot: 1,
             address,
             layer: 1,
+            domain: String::new(),
             epoch: 0,
             classes,
             needs_epoch: false,

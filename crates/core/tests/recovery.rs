@@ -15,7 +15,7 @@ fn a_recovery_waits_for_every_client() {
     let asked = rack
         .told
         .iter()
-        .filter(|(_, notice)| matches!(notice, ClientNotice::Gather { epoch: 2, .. }));
+        .filter(|(_, notice)| matches!(notice, ClientNotice::Move { to, .. } if to.epoch == 2));
     assert_eq!(asked.map(|(client, _)| *client).collect::<Vec<_>>(), [10, 11]);
     rack.answers_gather(10);
     assert!(!rack.controller.is_serving());

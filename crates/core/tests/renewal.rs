@@ -31,7 +31,7 @@ fn a_switch_that_asks_for_another_epoch_gets_it_and_the_same_keys() {
     );
     assert_eq!(rack.asked_for, [[0u8; 0]; 0], "not before the rack serves");
     let gather = |(client, notice): &(u64, ClientNotice)| {
-        *client == 11 && matches!(notice, ClientNotice::Gather { .. })
+        *client == 11 && matches!(notice, ClientNotice::Move { .. })
     };
     assert!(rack.told.iter().any(gather));
     rack.answers_gather(11);

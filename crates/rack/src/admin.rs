@@ -274,6 +274,12 @@ pub struct ChainStatus {
     pub durable_generation: u32,
     /// Keys in its cache, or on their way in or out.
     pub cached: u64,
+    /// Failure domains of its switches.
+    pub domains: u64,
+    /// Clients preserve what it tells.
+    pub preserved: bool,
+    /// Losses that were declared since the controller started.
+    pub losses: u64,
 }
 
 /// An entry of `GET /partitions`.
@@ -431,6 +437,12 @@ pub struct RecoveryStatus {
     pub readmit_seconds: f64,
     /// Records that were stored.
     pub records: u64,
+    /// Records that switches brought which had served before.
+    pub loaded: u64,
+    /// Records that clients brought.
+    pub gathered: u64,
+    /// Keys of which an acknowledged value may be lost.
+    pub lost_keys: u64,
     /// Clients whose lease ran out before they answered.
     pub abandoned_clients: u64,
 }

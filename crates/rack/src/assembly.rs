@@ -268,7 +268,8 @@ impl Assembly {
         target: T,
     ) -> anyhow::Result<Switch> {
         let layer = self.rack.layer_of(switch);
-        let agent = self.rack.agent(draw_boot(), layer, address, self.clock.now());
+        // All switches of the process fail together.
+        let agent = self.rack.agent(draw_boot(), layer, String::new(), address, self.clock.now());
         let port = self.hub.port(Peer::Switch(switch));
         let thread = AgentThread { agent, target, port, clock: self.clock };
         let stop = Stop::default();

@@ -44,6 +44,8 @@ pub fn rack(config: &RackConfig) -> Rack {
         },
         times: times(config),
         limits: limits(config),
+        preserve: config.rack.preserve,
+        on_loss: config.rack.on_loss,
         mechanisms: Mechanisms::ALL,
         left_out: Features::NONE,
     }
@@ -57,6 +59,7 @@ fn times(config: &RackConfig) -> Times {
         switch_timeout_us: rack.switch_timeout_ms * 1000,
         snapshot_us: us_unless_zero(rack.snapshot_period_ms),
         spool_wait_us: config.controller.spool_wait_ms * 1000,
+        witness_wait_us: config.controller.witness_wait_ms * 1000,
         bypass_us: us_unless_zero(config.controller.bypass_ms),
         // A client may be configured to wait for long: floors should not pass what it waits for.
         floor_period_us: usual.floor_period_us.max(4 * client.deadline_ms * 1000),

@@ -50,9 +50,10 @@ impl Threads {
         target: impl Target + Send + 'static,
     ) -> anyhow::Result<AgentHandle> {
         let clock = Clock::default();
-        let (rack, layer) =
-            (blueprint::rack(config), listed(&config.switches, "switch", index)?.layer);
-        let agent = rack.agent(draw_boot(), layer, address.into(), clock.now());
+        let listed = listed(&config.switches, "switch", index)?;
+        let (layer, domain) = (listed.layer, listed.domain.clone());
+        let rack = blueprint::rack(config);
+        let agent = rack.agent(draw_boot(), layer, domain, address.into(), clock.now());
         let port = connect(Peer::Switch(index), config.controller.listen)?;
         let thread = AgentThread { agent, target, port, clock };
         Ok(self.start(|stop| thread.start(stop))?)

@@ -292,6 +292,9 @@ impl Admin for Supervisor {
             generation: chain.generation,
             durable_generation: chain.durable_generation,
             cached: chain.cached as u64,
+            domains: chain.domains as u64,
+            preserved: chain.preserved,
+            losses: chain.losses,
         };
         Ok(chains.ok_or_else(ended)?.into_iter().map(status).collect())
     }
@@ -442,6 +445,9 @@ fn add_controller(
         store_seconds: seconds(times.store_us),
         readmit_seconds: seconds(times.readmit_us),
         records: times.records,
+        loaded: times.loaded,
+        gathered: times.gathered,
+        lost_keys: times.lost_keys,
         abandoned_clients: times.abandoned_clients,
     });
 }

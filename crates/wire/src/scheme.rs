@@ -112,6 +112,12 @@ impl Scheme {
         }
     }
 
+    /// Whether its switches keep what they tell until nodes have it, each for all others of its
+    /// chain.
+    pub const fn keeps_in_switches(self) -> bool {
+        self.layers_max() > 1
+    }
+
     /// As the command line, `rack.toml` and reports spell it.
     pub const fn name(self) -> &'static str {
         self.properties().name

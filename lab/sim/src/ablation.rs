@@ -46,9 +46,12 @@ pub struct Ablation {
 }
 
 const NONE: Features = Features(0);
-/// Why clients don't see what keepers lack.
-const PRESERVED: BlackBox =
-    BlackBox::Hidden("clients preserve what keepers are to keep, and bring it back");
+/// Why clients don't see what the check of that name does.
+const DECLARED: BlackBox = BlackBox::Hidden("what is lost is declared: clients don't know why");
+/// What is told and not kept.
+const TOLD: &[Check] = &[Check::Kept, Check::AcknowledgedWriteLost, Check::SeenValueVanished];
+/// Clients miss what keepers lack when a recovery takes it from them.
+const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
 const ALL: Mechanisms = Mechanisms::ALL;
 
 const fn without(
@@ -391,28 +394,85 @@ impl Ablation {
                 .caught_in(10, Some(Focus::Restarts))
                 .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         datapath("no-keeping", "keepers store what the owner tells", Features::KEEPING)
-            .in_layers(10).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(10).by(TOLD).seen_by_clients(RECOVERED),
         datapath("no-reader-keeping", "keepers store what readers are told", Features::READER_KEEPING)
-            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
         datapath("tell-before-kept", "the owner's answers pass the keepers", Features::KEPT_FIRST)
-            .in_layers(10).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(10).by(TOLD).seen_by_clients(RECOVERED),
         datapath("repeat-unkept", "an answer that is told again is kept again", Features::REPEAT_KEPT)
-            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
         datapath("keep-last", "keepers store only what is newer", Features::KEEP_NEWER)
-            .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
         without(
             "owner-first",
             "keepers admit an entry before the owner, and pass nothing that they can't keep",
             Features::KEEP_OR_DROP,
             Mechanisms { keepers_first: false, ..ALL },
         )
-        .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
         parts(
             "keepers-gone-first",
             "keepers forget an entry after the owner, once its node has stored it",
             Mechanisms { keepers_last: false, ..ALL },
         )
-        .in_layers(20).by(&[Check::Kept]).seen_by_clients(PRESERVED),
+        .in_layers(20).by(&[Check::Kept]).seen_by_clients(BlackBox::Hidden(
+            "the node stores the record a moment later: no run so far lost the switch in between",
+        )),
+        datapath("no-refusal-keeping", "keepers store what refused a condition", Features::REFUSAL_KEEPING)
+            .in_layers(200).by(&[Check::Kept]).seen_by_clients(BlackBox::Hidden(
+                "who is refused mostly hears of the same version otherwise: no run so far lost one that only refused",
+            )),
+        datapath("stale-records-valid", "records of another epoch count for nothing", Features::RECORD_EPOCH)
+            .of_chains(100).by(&[
+                Check::Linearizable,
+                Check::AcknowledgedWriteLost,
+                Check::SeenValueVanished,
+                Check::Kept,
+            ]),
+        parts(
+            "release-before-freeze",
+            "nodes are released once a switch that served refuses its epoch, and was loaded",
+            Mechanisms { release_after_freeze: false, ..ALL },
+        )
+        .of_chains(20).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::ReleasedTooEarly]),
+        parts(
+            "forget-at-load",
+            "a switch that served keeps its records until their recovery is durable",
+            Mechanisms { forget_last: false, ..ALL },
+        )
+        .of_chains(400).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        parts(
+            "admit-in-recovery",
+            "nothing is admitted until a recovery is durable",
+            Mechanisms { admit_last: false, ..ALL },
+        )
+        .of_chains(400).by(&[Check::Kept, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        parts(
+            "protection-of-next",
+            "a recovery asks those who protected the last recovered epoch, not those who protect the next one",
+            Mechanisms { protection_of_last: false, ..ALL },
+        )
+        .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
+        parts(
+            "declare-at-once",
+            "a loss is declared once no client accepts answers of the lost epoch",
+            Mechanisms { declare_after_clients: false, ..ALL },
+        )
+        .of_chains(400).by(&[
+            Check::LeftBehind,
+            Check::TwoOwners,
+            Check::AcknowledgedWriteLost,
+            Check::SeenValueVanished,
+        ])
+        .seen_by_clients(BlackBox::Hidden(
+            "who is told what is lost has mostly moved by then: no run so far showed it",
+        )),
+        parts(
+            "count-one-domain",
+            "copies in one failure domain count as one",
+            Mechanisms { count_domains: false, ..ALL },
+        )
+        .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];
@@ -420,6 +480,12 @@ impl Ablation {
     /// Caught in as many racks with several layers whose keys come and go.
     const fn in_layers(self, seeds: u64) -> Ablation {
         let focus = Some(Focus::Evictions);
+        Ablation { scheme: Scheme::DistReach, seeds, focus, ..self }
+    }
+
+    /// Caught in as many racks with several layers whose switches die.
+    const fn of_chains(self, seeds: u64) -> Ablation {
+        let focus = Some(Focus::Switches);
         Ablation { scheme: Scheme::DistReach, seeds, focus, ..self }
     }
 

@@ -106,6 +106,7 @@ struct Total {
     events: u64,
     virtual_us: u64,
     recoveries: u64,
+    losses: u64,
     snapshots: u64,
     cached: u64,
     /// Runs in which a history was searched.
@@ -127,6 +128,7 @@ impl Total {
         self.events += outcome.statistics.events;
         self.virtual_us += outcome.virtual_us;
         self.recoveries += outcome.statistics.recoveries;
+        self.losses += outcome.statistics.losses;
         self.snapshots += outcome.statistics.snapshots;
         self.cached += outcome.statistics.cached;
         self.idle += outcome.statistics.idle;
@@ -382,11 +384,12 @@ fn describe(outcome: &Outcome) -> String {
 
 fn summarize(total: &mut Total, seconds: f64) {
     say!(
-        "{} runs, {} operations ({} answered by the cache), {} recoveries, {} snapshots, {} faults, {} violations",
+        "{} runs, {} operations ({} answered by the cache), {} recoveries, {} losses declared, {} snapshots, {} faults, {} violations",
         total.seeds,
         total.operations,
         total.cached,
         total.recoveries,
+        total.losses,
         total.snapshots,
         total.faults.values().sum::<u64>(),
         total.violations.len()
@@ -428,6 +431,7 @@ fn to_json(total: &Total, seconds: f64) -> String {
         "seeds": total.seeds,
         "operations": total.operations,
         "recoveries": total.recoveries,
+        "losses": total.losses,
         "snapshots": total.snapshots,
         "idle_runs": total.idle,
         "searched_runs": total.searched_runs,

@@ -7,7 +7,7 @@ use crate::focus::Focus;
 use crate::parts::{CHAINS_MAX, LAYERS_MAX, PARTS};
 use crate::random::Random;
 use switchback_assembly::{Cache, Limits, Rack, Times};
-use switchback_core::controller::ControlBudget;
+use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_core::switch::LearningConfig;
 use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 
@@ -24,6 +24,10 @@ pub struct Topology {
     pub chains: u16,
     /// Layers: switches of a chain.
     pub layers: u8,
+    /// Failure domains, to which the switches belong in turn.
+    pub domains: u16,
+    /// Whether clients preserve what switches in several of them have.
+    pub preserve: Preserve,
     /// Partitions of the key space.
     pub partitions: u32,
     /// Size classes: value bytes and slots.
@@ -51,6 +55,11 @@ pub struct Topology {
 }
 
 impl Topology {
+    /// The failure domain of a switch.
+    pub fn domain_of(&self, switch: u16) -> u16 {
+        switch % self.domains
+    }
+
     /// Keys that a node offers at most.
     fn marks_max(&self) -> usize {
         if self.few_marks {
@@ -177,6 +186,8 @@ pub enum FaultKind {
     BitRot,
     CrashMembers,
     CutNeighbours,
+    CrashDomain,
+    CutRecovery,
 }
 
 impl FaultKind {
@@ -186,7 +197,12 @@ impl FaultKind {
     }
 
     /// Those of chains with several layers.
-    pub const IN_LAYERS: [FaultKind; 2] = [FaultKind::CrashMembers, FaultKind::CutNeighbours];
+    pub const IN_LAYERS: [FaultKind; 4] = [
+        FaultKind::CrashMembers,
+        FaultKind::CutNeighbours,
+        FaultKind::CrashDomain,
+        FaultKind::CutRecovery,
+    ];
 
     /// Those of every rack.
     pub const ANYWHERE: [FaultKind; 19] = [
@@ -235,6 +251,8 @@ impl FaultKind {
             FaultKind::BitRot => "bit_rot",
             FaultKind::CrashMembers => "crash_members",
             FaultKind::CutNeighbours => "cut_neighbours",
+            FaultKind::CrashDomain => "crash_domain",
+            FaultKind::CutRecovery => "cut_recovery",
         }
     }
 }
@@ -383,6 +401,8 @@ impl Plan {
                 marks_max: topology.marks_max(),
                 ..Limits::default()
             },
+            preserve: topology.preserve,
+            on_loss: OnLoss::Declare,
             mechanisms: self.ablation.mechanisms,
             left_out: self.ablation.features,
         }
@@ -448,6 +468,8 @@ fn draw_topology(random: &mut Random) -> Topology {
         switches: *random.pick(&[1, 1, 2, 3]),
         chains: 1,
         layers: 1,
+        domains: 1,
+        preserve: Preserve::Auto,
         partitions: 16 << random.below(5),
         classes,
         cache_records,
@@ -564,6 +586,11 @@ fn draw_layers(plan: &mut Plan, random: &mut Random) {
     let layers = random.between(2, LAYERS_MAX);
     let spares = if random.chance(0.5) { random.between(1, layers) } else { 0 };
     plan.topology.layers = layers as u8;
+    plan.topology.domains = if random.chance(0.6) { random.between(2, 3) } else { 1 } as u16;
+    if random.chance(0.1) {
+        plan.topology.preserve = Preserve::Always;
+    }
+    plan.times.witness_wait_us = random.logarithmic(10_000, 3_000_000);
     plan.topology.switches = plan.topology.chains * layers as u16 + spares as u16;
     if plan.faults.every_us > 0 {
         for kind in FaultKind::IN_LAYERS {

@@ -45,6 +45,8 @@ impl ControlLink for Grants {
                     destination: Destination::Switch(SWITCH),
                     durable_generation: 1,
                     recovered_epoch: 0,
+                    preserves: true,
+                    gathers: true,
                 })
             }),
             served: ChainMap::default(),

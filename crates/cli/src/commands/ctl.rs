@@ -430,6 +430,13 @@ fn recovery_lines(status: &RackStatus, paint: Paint) -> Lines {
         );
         lines.push(("", paint.text(Style::Yellow, &clients)));
     }
+    if recovery.lost_keys > 0 {
+        let keys = format!(
+            "what was acknowledged last of {} keys may be lost: no switch that had it came back",
+            grouped(recovery.lost_keys)
+        );
+        lines.push(("", paint.text(Style::Red, &keys)));
+    }
     lines
 }
 
@@ -444,9 +451,22 @@ fn chains_text(chains: &[ChainStatus], paint: Paint) -> String {
             ("generation", Right, &|chain| chain.generation.to_string()),
             ("durable below", Right, &|chain| chain.durable_generation.to_string()),
             ("cached", Right, &|chain| grouped(chain.cached)),
+            ("protected by", Left, &|chain| protection(chain)),
         ],
     );
     table.painted(paint)
+}
+
+/// Who has what a chain tells, until nodes have it.
+fn protection(chain: &ChainStatus) -> String {
+    let switches = format!("switches of {} domains", chain.domains);
+    match (chain.domains > 1, chain.preserved) {
+        (true, true) => format!("{switches}, clients"),
+        (true, false) => switches,
+        (false, true) if !chain.switches.is_empty() => "clients".into(),
+        // Without a switch, or with one that answers only what they have.
+        (false, _) => "nodes".into(),
+    }
 }
 
 /// Parts by their numbers, in the order in which requests pass them.

@@ -8,7 +8,9 @@ use super::large::{FRAGMENTS_AT_ONCE, FragmentBudget, PulledValue, Staging};
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
-use crate::control::{ClientNotice, ClientReport, Destination, Grant, KeyedRecord, batch_len};
+use crate::control::{
+    ChainGrant, ClientNotice, ClientReport, Destination, Grant, KeyedRecord, batch_len,
+};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::{ByChain, ChainId, ChainMap};
@@ -174,6 +176,8 @@ struct ChainState {
     destination: Destination,
     durable_generation: u32,
     recovered_epoch: u32,
+    /// What the cache tells in the epoch is preserved (rule 7).
+    preserves: bool,
     gather: Option<Gather>,
 }
 
@@ -186,6 +190,7 @@ impl ChainState {
             destination,
             durable_generation: 0,
             recovered_epoch: 0,
+            preserves: true,
             gather: None,
         }
     }
@@ -240,6 +245,11 @@ impl Session {
     /// Takes over what an earlier run of this client had preserved on disk. Before the first hello.
     pub fn preserved_mut(&mut self) -> &mut Preservation {
         &mut self.preserved
+    }
+
+    /// Whether what the cache tells of a key is preserved, in the epoch of the key's chain.
+    pub fn preserves(&self, hash: &KeyHash) -> bool {
+        self.chains.get(self.served.of(hash)).is_none_or(|chain| chain.preserves)
     }
 
     /// The preserved records.

@@ -19,6 +19,8 @@ const SLOTS_MAX: u32 = (1 << 30) - 2;
 const NODES_MAX: usize = PARTITIONS_MAX;
 /// Lanes of a rack.
 pub(crate) const LANES_MAX: u32 = 1 << 24;
+/// Bytes of the name of a switch's domain.
+pub const DOMAIN_BYTES_MAX: usize = 64;
 /// Bytes of a text that says what went wrong.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
@@ -178,7 +180,7 @@ impl<T> Command<T> {
 impl SwitchCommand {
     fn check(&self) -> Checked {
         match self {
-            SwitchCommand::Configure(config) => {
+            SwitchCommand::Configure(config) | SwitchCommand::Freeze(config) => {
                 check(config.place.is_sound(), "place in the chain")?;
                 lanes(config.lanes)?;
                 nodes_of(&config.map, &config.nodes)
@@ -193,6 +195,7 @@ impl SwitchCommand {
             SwitchCommand::NodeAddress(..)
             | SwitchCommand::Snapshot { .. }
             | SwitchCommand::DurableGeneration(_)
+            | SwitchCommand::LoadFrozen(_)
             | SwitchCommand::ListEntries(_) => Ok(()),
         }
     }
@@ -204,6 +207,7 @@ impl SwitchReport {
             SwitchReport::Hello {
                 epoch: its,
                 layer: its_layer,
+                domain,
                 classes: its_classes,
                 address,
                 ..
@@ -211,12 +215,14 @@ impl SwitchReport {
                 // Its neighbours and clients are told where it is.
                 check(address.port != 0, "a switch's address")?;
                 layer(*its_layer)?;
+                check(domain.len() <= DOMAIN_BYTES_MAX, "a switch's domain")?;
                 epoch(*its).and_then(|()| classes(its_classes))
             }
             SwitchReport::Done { result, .. } => match result {
                 SwitchResult::Admitted { refused } => batch(refused, any),
                 SwitchResult::Evicting(evicting) => batch(evicting, evicted),
                 SwitchResult::Entries(entries, _) => batch(entries, entry),
+                SwitchResult::Frozen(records, _) => batch(records, cached),
                 SwitchResult::Inspected(entries) => batch(entries, inspected),
                 SwitchResult::Ok | SwitchResult::Busy => Ok(()),
             },
@@ -258,24 +264,26 @@ impl ClientNotice {
     fn check(&self) -> Checked {
         match self {
             ClientNotice::Granted(grant) => grant.check(),
-            ClientNotice::Gather { chain: its, epoch: its_epoch, destination: next, served } => {
+            ClientNotice::Move { chain: its, to, served } => {
                 chain(*its)?;
-                epoch(*its_epoch)?;
                 check(served.is_plausible(), "map of the chains")?;
-                destination(next)
+                to.check()
             }
             ClientNotice::Gathered { .. } => Ok(()),
         }
     }
 }
 
+impl ChainGrant {
+    fn check(&self) -> Checked {
+        epoch(self.epoch)?;
+        destination(&self.destination)
+    }
+}
+
 impl Grant {
     fn check(&self) -> Checked {
-        each_chain(&self.chains, |granted| {
-            let Some(granted) = granted else { return Ok(()) };
-            epoch(granted.epoch)?;
-            destination(&granted.destination)
-        })?;
+        each_chain(&self.chains, |granted| granted.as_ref().map_or(Ok(()), ChainGrant::check))?;
         let is_granted = |chain: ChainId| self.chains.get(chain).is_some();
         check(
             self.served.is_plausible() && self.served.chains().all(is_granted),
@@ -387,6 +395,7 @@ mod tests {
                 boot: 1,
                 address,
                 layer: 1,
+                domain: String::new(),
                 epoch: 0,
                 classes,
                 needs_epoch: false,
@@ -416,6 +425,8 @@ mod tests {
                         destination: Destination::Nodes { map: map.clone(), nodes: nodes.clone() },
                         durable_generation: 0,
                         recovered_epoch: 0,
+                        preserves: true,
+                        gathers: true,
                     })
                 }),
                 served: ChainMap::from(&map),

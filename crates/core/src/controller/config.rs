@@ -1,5 +1,6 @@
 //! What a rack is made of, and its times.
 
+use std::str::FromStr;
 use switchback_wire::{Address, Map, Scheme};
 
 /// What admissions and evictions may cost on the control channel in a second on average, answers
@@ -16,6 +17,49 @@ pub struct ControlBudget {
 impl Default for ControlBudget {
     fn default() -> ControlBudget {
         ControlBudget { messages_per_s: 200_000, bytes_per_s: 100_000_000 }
+    }
+}
+
+/// Whether clients preserve what switches in several failure domains have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Preserve {
+    /// They don't: any switch that is left has everything that was told.
+    #[default]
+    Auto,
+    /// They do, so that it outlives all switches.
+    Always,
+}
+
+impl FromStr for Preserve {
+    type Err = String;
+    fn from_str(word: &str) -> Result<Preserve, String> {
+        match word {
+            "auto" => Ok(Preserve::Auto),
+            "always" => Ok(Preserve::Always),
+            _ => Err(format!("\"{word}\" is neither \"auto\" nor \"always\"")),
+        }
+    }
+}
+
+/// What becomes of a chain when what it told may be lost: no switch that had it comes back, and
+/// clients don't preserve it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OnLoss {
+    /// The loss is declared after a while, and the keys are served by what their nodes have.
+    #[default]
+    Declare,
+    /// The keys are held until such a switch comes back.
+    Hold,
+}
+
+impl FromStr for OnLoss {
+    type Err = String;
+    fn from_str(word: &str) -> Result<OnLoss, String> {
+        match word {
+            "declare" => Ok(OnLoss::Declare),
+            "hold" => Ok(OnLoss::Hold),
+            _ => Err(format!("\"{word}\" is neither \"declare\" nor \"hold\"")),
+        }
     }
 }
 
@@ -68,6 +112,13 @@ pub struct ControllerConfig {
     pub snapshot_us: Option<u64>,
     /// First pause before a command is repeated.
     pub retry_us: u64,
+    /// Whether clients preserve what switches in several failure domains have.
+    pub preserve: Preserve,
+    /// What becomes of a chain when what it told may be lost.
+    pub on_loss: OnLoss,
+    /// How long a recovery waits for a switch that has what was told, if clients don't preserve it
+    /// and each that has it is silent.
+    pub witness_wait_us: u64,
 }
 
 impl Default for ControllerConfig {
@@ -92,6 +143,9 @@ impl Default for ControllerConfig {
             bypass_us: Some(2_000_000),
             snapshot_us: Some(10_000_000),
             retry_us: 50_000,
+            preserve: Preserve::default(),
+            on_loss: OnLoss::default(),
+            witness_wait_us: 30_000_000,
         }
     }
 }

@@ -164,15 +164,78 @@ struct ChainEntry {
     members: Vec<(u16, u64)>,
     /// No switch: clients send to the nodes.
     bypass: bool,
+    /// What clients preserve of what the epoch's members tell.
+    preserves: Preserved,
+    /// The members of the last recovered epoch, if its switches keep what it told.
+    witnesses: Vec<(u16, u64)>,
+    /// What clients preserved of what those told.
+    preserved: Preserved,
+}
+
+/// What clients preserve of what a chain's members tell them in an epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Preserved {
+    /// Everything that no node has (rule 7).
+    #[default]
+    All,
+    /// Nothing: the switches alone protect it.
+    Nothing,
 }
 
 impl ChainEntry {
     fn is_plausible(&self) -> bool {
+        let is_chain = |members: &[(u16, u64)]| {
+            members.len() <= usize::from(LAYERS_MAX)
+                && members.iter().map(|(switch, _)| switch).collect::<BTreeSet<_>>().len()
+                    == members.len()
+        };
         self.epoch <= EPOCH_MAX
             && self.recovered_epoch <= self.epoch
-            && self.members.len() <= usize::from(LAYERS_MAX)
-            && self.members.iter().map(|(switch, _)| switch).collect::<BTreeSet<_>>().len()
-                == self.members.len()
+            && is_chain(&self.members)
+            && is_chain(&self.witnesses)
+    }
+}
+
+/// A chain in format 4, the switches of which kept nothing for a recovery.
+#[derive(Serialize, Deserialize)]
+struct ChainWithoutWitnesses {
+    epoch: u32,
+    recovered_epoch: u32,
+    members: Vec<(u16, u64)>,
+    bypass: bool,
+}
+
+impl From<ChainWithoutWitnesses> for ChainEntry {
+    fn from(was: ChainWithoutWitnesses) -> ChainEntry {
+        let ChainWithoutWitnesses { epoch, recovered_epoch, members, bypass } = was;
+        ChainEntry { epoch, recovered_epoch, members, bypass, ..ChainEntry::default() }
+    }
+}
+
+/// The directory in format 4, and in format 3, which has the same bytes.
+#[derive(Serialize, Deserialize)]
+struct DirectoryWithoutWitnesses {
+    chains: Vec<ChainWithoutWitnesses>,
+    generation_reserved: u32,
+    starts: u32,
+    sessions_opened: u32,
+    hash_key: HashKey,
+    map: Map,
+    sessions: BTreeMap<u64, SessionEntry>,
+}
+
+impl From<DirectoryWithoutWitnesses> for DirectoryFile {
+    fn from(was: DirectoryWithoutWitnesses) -> DirectoryFile {
+        let mut chains = was.chains.into_iter().map(ChainEntry::from);
+        DirectoryFile {
+            chains: ByChain::new(chains.len() as u16, |_| chains.next().unwrap_or_default()),
+            generation_reserved: was.generation_reserved,
+            starts: was.starts,
+            sessions_opened: was.sessions_opened,
+            hash_key: was.hash_key,
+            map: was.map,
+            sessions: was.sessions,
+        }
     }
 }
 
@@ -196,7 +259,7 @@ impl<M> DirectoryOfOne<M> {
     fn upgrade<E>(self, map: impl FnOnce(M) -> Result<Map, E>) -> Result<DirectoryFile, E> {
         let DirectoryOfOne { epoch, recovered_epoch, active, bypass, .. } = self;
         let members: Vec<_> = active.into_iter().collect();
-        let entry = ChainEntry { epoch, recovered_epoch, members, bypass };
+        let entry = ChainEntry { epoch, recovered_epoch, members, bypass, ..ChainEntry::default() };
         Ok(DirectoryFile {
             chains: ByChain::new(1, |_| entry.clone()),
             generation_reserved: self.generation_reserved,
@@ -209,34 +272,38 @@ impl<M> DirectoryOfOne<M> {
     }
 }
 
-/// The format of directories that knew one switch of each chain.
-const FORMAT_OF_ONE_LAYER: u8 = 3;
-
 impl StoreFile {
     /// The format of the files that this version writes.
-    pub const FORMAT: u8 = 4;
+    pub const FORMAT: u8 = 5;
 
-    /// Contents of an older format, 1 to 3, in the format of this version. A snapshot is the same
+    /// Contents of an older format, 1 to 4, in the format of this version. A snapshot is the same
     /// in all. A directory of format 3 has of each chain the switch that serves, if one does: a
-    /// list of none or one member has the same bytes.
+    /// list of none or one member, as in format 4, has the same bytes.
     ///
     /// # Errors
     /// They are damaged.
     pub fn upgrade(self, format: u8, contents: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         assert!((1..StoreFile::FORMAT).contains(&format), "an older format");
-        if matches!(self, StoreFile::Snapshot(_)) || format == FORMAT_OF_ONE_LAYER {
+        if matches!(self, StoreFile::Snapshot(_)) {
             return Ok(contents);
         }
         let damaged =
             |why: &dyn Display| EngineError::Corrupt(format!("the controller's directory: {why}"));
-        let file = if format == 1 {
-            let was = postcard::from_bytes::<DirectoryOfOne<Vec<Vec<u16>>>>(&contents);
-            was.map_err(|error| damaged(&error))?
-                .upgrade(Map::try_equal)
-                .map_err(|error| damaged(&error))?
-        } else {
-            let was = postcard::from_bytes::<DirectoryOfOne<Map>>(&contents);
-            was.map_err(|error| damaged(&error))?.upgrade(Ok::<Map, EngineError>)?
+        let file = match format {
+            1 => {
+                let was = postcard::from_bytes::<DirectoryOfOne<Vec<Vec<u16>>>>(&contents);
+                was.map_err(|error| damaged(&error))?
+                    .upgrade(Map::try_equal)
+                    .map_err(|error| damaged(&error))?
+            }
+            2 => {
+                let was = postcard::from_bytes::<DirectoryOfOne<Map>>(&contents);
+                was.map_err(|error| damaged(&error))?.upgrade(Ok::<Map, EngineError>)?
+            }
+            _ => {
+                let was = postcard::from_bytes::<DirectoryWithoutWitnesses>(&contents);
+                was.map_err(|error| damaged(&error))?.into()
+            }
         };
         Ok(encode(&file))
     }
@@ -362,6 +429,28 @@ impl Directory {
         chains.find(|chain| self.switches(*chain).any(|member| member == switch))
     }
 
+    /// The same, or the chain that a recovery may take from it.
+    pub(super) fn home_of_switch(&self, switch: u16) -> Option<ChainId> {
+        let mut chains = self.file.chains.iter().map(|(chain, _)| chain);
+        let is_witness = |chain: &ChainId| self.witnesses(*chain).iter().any(|it| it.0 == switch);
+        self.chain_of_switch(switch).or_else(|| chains.find(is_witness))
+    }
+
+    /// The members of a chain's last recovered epoch and their boots, if they keep what it told.
+    pub(super) fn witnesses(&self, chain: ChainId) -> &[(u16, u64)] {
+        &self.file.chains[chain].witnesses
+    }
+
+    /// What clients preserved of what those told.
+    pub(super) fn preserved(&self, chain: ChainId) -> Preserved {
+        self.file.chains[chain].preserved
+    }
+
+    /// What clients preserve in a chain's epoch.
+    pub(super) fn preserves(&self, chain: ChainId) -> Preserved {
+        self.file.chains[chain].preserves
+    }
+
     /// Whether no switch serves a chain's epoch, and clients send to the nodes.
     pub(super) fn is_bypass(&self, chain: ChainId) -> bool {
         self.file.chains[chain].bypass
@@ -424,17 +513,29 @@ impl Directory {
         outbox: &mut Outbox,
         chain: ChainId,
         members: Vec<(u16, u64)>,
+        preserves: Preserved,
     ) -> u64 {
         let (epoch, bypass) = (self.last_epoch() + 1, members.is_empty());
         let entry = &mut self.file.chains[chain];
-        *entry = ChainEntry { epoch, members, bypass, ..*entry };
+        (entry.epoch, entry.bypass) = (epoch, bypass);
+        (entry.members, entry.preserves) = (members, preserves);
         self.save(outbox)
     }
 
-    /// A chain's epoch is recovered; sessions of `gone` are forgotten.
-    pub(super) fn end_recovery(&mut self, outbox: &mut Outbox, chain: ChainId, gone: &[u64]) {
-        self.file.chains[chain].recovered_epoch = self.epoch(chain);
+    /// A chain's epoch is recovered, and its members are witnesses from now on, if they keep what
+    /// they tell; sessions of `gone` are forgotten. The store that makes it durable.
+    pub(super) fn end_recovery(
+        &mut self,
+        outbox: &mut Outbox,
+        chain: ChainId,
+        keeps: bool,
+        gone: &[u64],
+    ) -> u64 {
+        let entry = &mut self.file.chains[chain];
+        (entry.recovered_epoch, entry.preserved) = (entry.epoch, entry.preserves);
+        entry.witnesses = if keeps { entry.members.clone() } else { Vec::new() };
         self.close_sessions(outbox, gone);
+        self.last_store
     }
 
     /// The lowest generation that [`Directory::next_generation`] may give.
@@ -651,8 +752,8 @@ mod tests {
     #[test]
     fn the_form_of_the_files_stays() {
         let session = SessionEntry { boot: 7, lane_first: 8, lanes: 9, number: 10, spooled: true };
-        let entry =
-            ChainEntry { epoch: 1, recovered_epoch: 2, members: vec![(11, 12)], bypass: false };
+        let (epoch, recovered_epoch, members) = (1, 2, vec![(11, 12)]);
+        let entry = ChainEntry { epoch, recovered_epoch, members, ..ChainEntry::default() };
         let directory = DirectoryFile {
             chains: ByChain::new(1, |_| entry.clone()),
             generation_reserved: 3,
@@ -665,7 +766,10 @@ mod tests {
         // Two partitions: number, start with its bits in reverse order, view, chain, replicas.
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
         let sessions = [1, 13, 7, 8, 9, 10, 1];
-        let bytes = [&[1, 1, 2, 1, 11, 12, 0, 3, 4, 5][..], &[6; 16], &map, &sessions].concat();
+        // A chain: epoch, recovered epoch, members, bypass, what clients preserve, witnesses, what
+        // clients preserved.
+        let of_chain = |chain: &[u8]| [&[1], chain, &[3, 4, 5], &[6; 16], &map, &sessions].concat();
+        let bytes = of_chain(&[1, 2, 1, 11, 12, 0, 0, 0, 0]);
         assert_eq!(encode(&directory), bytes);
         let of_one =
             |map: &[u8]| [&[1, 2, 3, 4, 5][..], &[6; 16], map, &[1, 11, 12, 0], &sessions].concat();
@@ -676,13 +780,22 @@ mod tests {
                 assert!(upgraded(&was[..cut]).is_err());
             }
         }
-        // Format 3 has the switch that serves as an option.
+        // Format 4 has no witnesses, and format 3 has the switch that serves as an option.
+        let was = of_chain(&[1, 2, 1, 11, 12, 0]);
         let active = postcard::to_stdvec(&Some((11_u16, 12_u64))).expect("plain data");
-        assert_eq!(bytes[3..6], active);
-        assert_eq!(StoreFile::Directory.upgrade(3, bytes.clone()), Ok(bytes.clone()));
-        let two = ChainEntry { members: vec![(11, 12), (13, 14)], ..entry };
-        let longer = encode(&ByChain::new(1, |_| two.clone()));
-        assert_eq!(longer, [1, 1, 2, 2, 11, 12, 13, 14, 0]);
+        assert_eq!(was[3..6], active);
+        for format in [3, 4] {
+            assert_eq!(StoreFile::Directory.upgrade(format, was.clone()), Ok(bytes.clone()));
+            for cut in 0..was.len() {
+                assert!(StoreFile::Directory.upgrade(format, was[..cut].to_vec()).is_err());
+            }
+        }
+        let two = vec![(11, 12), (13, 14)];
+        let (members, witnesses) = (two.clone(), two);
+        let (preserves, preserved) = (Preserved::All, Preserved::Nothing);
+        let longer = ChainEntry { members, preserves, witnesses, preserved, ..entry };
+        let chain = [1, 2, 2, 11, 12, 13, 14, 0, 0, 2, 11, 12, 13, 14, 1];
+        assert_eq!(encode(&longer), chain);
         let three = of_one(&[3, 1, 0, 1, 1, 1, 0]);
         let error = StoreFile::Directory.upgrade(1, three).unwrap_err().to_string();
         assert!(error.contains("equal ranges are a power of two"), "{error}");

@@ -5,7 +5,7 @@ use super::status::{NodeStatus, SwitchStatus};
 use crate::control::NodeStanding;
 use crate::time::Now;
 use crate::topology::{ByChain, Candidate, ChainId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::Address;
 
 /// A node that was silent for this long is taken for dead.
@@ -20,6 +20,8 @@ pub(super) struct SwitchHello {
     pub(super) address: Address,
     /// Its layer, from 1 next to the clients.
     pub(super) layer: u8,
+    /// What it fails together with.
+    pub(super) domain: String,
     /// Its epoch.
     pub(super) epoch: u32,
     /// Slots of each class: `(value bytes, slots)`.
@@ -124,6 +126,17 @@ impl Membership {
     /// The last hello of a switch.
     pub(super) fn switch(&self, switch: u16) -> Option<&SwitchHello> {
         self.switches.get(&switch).map(|state| &state.hello)
+    }
+
+    /// Whether a switch has said hello lately.
+    pub(super) fn is_switch_alive(&self, now: Now, switch: u16) -> bool {
+        self.switches.get(&switch).is_some_and(|state| state.is_alive(now))
+    }
+
+    /// In how many failure domains these switches are, as far as they have been heard of.
+    pub(super) fn domains(&self, switches: impl Iterator<Item = u16>) -> usize {
+        let hellos = switches.filter_map(|switch| self.switch(switch));
+        hellos.map(|hello| &hello.domain).collect::<BTreeSet<_>>().len()
     }
 
     /// When a switch last said hello.

@@ -18,12 +18,12 @@ mod status;
 mod topology;
 
 pub use chain::{ControlCost, Declined, Spent};
-pub use config::{ControlBudget, ControllerConfig};
+pub use config::{ControlBudget, ControllerConfig, OnLoss, Preserve};
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
 pub use status::{
     CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, KeyStanding,
-    NodeStatus, RecoveryTimes, SwitchStatus,
+    Loss, NodeStatus, RecoveryTimes, SwitchStatus,
 };
 pub use topology::{deal_partitions, deal_to_chains};
 
@@ -225,11 +225,11 @@ impl Controller {
 
     fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
         let epoch = match report {
-            SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch } => {
+            SwitchReport::Hello { boot, address, layer, domain, epoch, classes, needs_epoch } => {
                 self.members.switch_said_hello(
                     now,
                     switch,
-                    SwitchHello { boot, address, layer, epoch, classes },
+                    SwitchHello { boot, address, layer, domain, epoch, classes },
                 );
                 let (chains, mut cx) = self.split(now);
                 chains.switch_said_hello(&mut cx, switch, needs_epoch);
@@ -283,7 +283,7 @@ impl Controller {
                 let request = SessionRequest { boot, lanes, spooled };
                 self.client_said_hello(now, client, request, sent_us, epochs);
                 if pressure && self.directory.is_served() {
-                    self.chains.iter_mut().for_each(|chain| chain.hurry_snapshot(now));
+                    self.for_each_chain(now, Chain::relieve_clients);
                 }
             }
             ClientReport::Preserved { epoch, chunk, last, records } => {

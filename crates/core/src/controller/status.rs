@@ -2,6 +2,7 @@
 
 use super::Controller;
 use super::chain::{Chain, ControlCost, Declined};
+use super::directory::Preserved;
 use crate::control::Inspected;
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId};
@@ -28,10 +29,24 @@ pub struct RecoveryTimes {
     pub missing: u64,
     /// Preserved records that clients sent.
     pub gathered: u64,
+    /// Records that switches sent which had served before.
+    pub loaded: u64,
     /// Records that were stored.
     pub records: u64,
+    /// Keys of which what was told may be lost.
+    pub lost_keys: u64,
     /// Clients whose lease ran out before they answered, or that sent more than they may preserve.
     pub abandoned_clients: u64,
+}
+
+/// What was told of keys of a chain, and is lost: no switch that had it came back, and clients
+/// didn't preserve it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// The epoch in which it was told.
+    pub epoch: u32,
+    /// Keys that may have been in the cache.
+    pub keys: u64,
 }
 
 /// A node as the controller sees it.
@@ -77,6 +92,14 @@ pub struct ChainStatus {
     pub generation: u32,
     pub durable_generation: u32,
     pub cached: usize,
+    /// Failure domains of its members, as far as they have been heard of.
+    pub domains: usize,
+    /// Clients preserve what it tells.
+    pub preserved: bool,
+    /// How many losses were declared in this run of the controller.
+    pub losses: u64,
+    /// The last of them.
+    pub last_loss: Option<Loss>,
 }
 
 /// A cached key.
@@ -142,6 +165,7 @@ pub struct ControllerStatus {
     pub recovery: Option<RecoveryTimes>,
     pub nodes: Vec<NodeStatus>,
     pub switches: Vec<SwitchStatus>,
+    pub chains: Vec<ChainStatus>,
 }
 
 impl Controller {
@@ -213,6 +237,11 @@ impl Controller {
                 generation: known.generation,
                 durable_generation: known.durable_generation,
                 cached: known.cached,
+                domains: self.members.domains(self.directory.switches(chain.id())),
+                preserved: self.directory.preserves(chain.id()) == Preserved::All
+                    && self.config.scheme.absorbs_writes(),
+                losses: chain.losses().0,
+                last_loss: chain.losses().1,
             }
         };
         self.chains.iter().map(status).collect()
@@ -273,6 +302,7 @@ impl Controller {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, cached_keys),
             switches: self.members.switch_statuses(now, chain_of, |switch| self.refusal(switch)),
+            chains: self.chain_statuses(),
             control_cost: self.budget.cost(now),
             ..of_chains.reduce(ControllerStatus::and).expect("a rack has a chain")
         }

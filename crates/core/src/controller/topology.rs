@@ -49,7 +49,7 @@ impl Chains {
         switch: u16,
         needs_epoch: bool,
     ) {
-        match cx.directory.chain_of_switch(switch) {
+        match cx.directory.home_of_switch(switch) {
             Some(chain) => self.chains[chain].switch_said_hello(cx, switch, needs_epoch),
             None => _ = self.iter_mut().any(|chain| chain.takes_spare(cx, switch)),
         }

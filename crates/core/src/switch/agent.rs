@@ -8,8 +8,8 @@ use super::snapshot::Snapshot;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
-    BATCH_MAX, Command, CommandId, Entry, EntryId, Inspected, Offer, SwitchCommand, SwitchConfig,
-    SwitchReport, SwitchResult,
+    BATCH_MAX, Command, CommandId, Entry, EntryId, Inspected, Location, Offer, SwitchCommand,
+    SwitchReport, SwitchResult, batch_len,
 };
 use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
@@ -35,6 +35,9 @@ const RENEW_NOW: u32 = 224;
 pub struct AgentConfig {
     /// The layer of its switch, from 1 next to the clients.
     pub layer: u8,
+    /// What its switch fails together with, to
+    /// [`DOMAIN_BYTES_MAX`](crate::control::DOMAIN_BYTES_MAX) bytes.
+    pub domain: String,
     /// How often it says hello.
     pub heartbeat_us: u64,
     /// How hot keys are found.
@@ -55,6 +58,7 @@ impl Default for AgentConfig {
     fn default() -> AgentConfig {
         AgentConfig {
             layer: 1,
+            domain: String::new(),
             heartbeat_us: 20_000,
             learning: LearningConfig::default(),
             records: 1 << 16,
@@ -131,6 +135,10 @@ enum Awaited {
     Answer(CommandId),
     /// It was to begin an epoch.
     Configured(CommandId),
+    /// Of the frozen entries these were to be loaded, and those from this location on are next.
+    LoadedFrozen(CommandId, Vec<Entry>, Option<Location>),
+    /// What was frozen was to go, so that these entries can be admitted.
+    Forgotten(CommandId, Vec<Entry>),
     /// It was to admit these entries, in the order of the command.
     Admitted {
         command: CommandId,
@@ -197,6 +205,8 @@ pub struct Agent {
     config: AgentConfig,
     epoch: u32,
     entries: Entries,
+    /// What was cached in an earlier epoch, until something is admitted in this one.
+    frozen: Entries,
     /// Incarnations up to here were admitted, or never will be: they rise from one command to the
     /// next.
     admitted_to: EntryId,
@@ -226,6 +236,7 @@ impl Agent {
             address,
             epoch: 0,
             entries: Entries::default(),
+            frozen: Entries::default(),
             admitted_to: 0,
             snapshot: None,
             choices: BTreeMap::new(),
@@ -250,6 +261,11 @@ impl Agent {
     /// Keys in the cache.
     pub fn cached(&self) -> usize {
         self.entries.len()
+    }
+
+    /// Keys that were cached in an earlier epoch, whose records it keeps.
+    pub fn frozen(&self) -> usize {
+        self.frozen.len()
     }
 
     /// Counters.
@@ -335,6 +351,12 @@ impl Agent {
             (Awaited::Configured(command), DatapathDone::Configured { requests, misses }) => {
                 self.configured(now, command, requests, misses);
             }
+            (Awaited::LoadedFrozen(command, entries, next), DatapathDone::Records(records)) => {
+                self.loaded_frozen(command, &entries, records, next)
+            }
+            (Awaited::Forgotten(command, entries), DatapathDone::Changed) => {
+                self.admit(command, entries);
+            }
             (Awaited::Admitted { command, entries }, DatapathDone::Admitted(admitted)) => {
                 self.admitted(command, &entries, &admitted);
             }
@@ -415,12 +437,23 @@ impl Agent {
     fn obey(&mut self, now: Now, command: Command<SwitchCommand>) {
         let Command { id, epoch, body, .. } = command;
         let is_mine = |boot: u64| boot == self.boot || !self.config.mechanisms.switch_life();
-        let configures = matches!(&body, SwitchCommand::Configure(config) if is_mine(config.boot));
+        let configures = match &body {
+            SwitchCommand::Configure(config) | SwitchCommand::Freeze(config) => {
+                is_mine(config.boot)
+            }
+            _ => false,
+        };
         if epoch < self.epoch || (epoch > self.epoch && !configures) {
             return;
         }
         match body {
-            SwitchCommand::Configure(config) => self.configure(id, epoch, config),
+            SwitchCommand::Configure(config) => {
+                self.configure(id, epoch, DatapathAction::Configure(config));
+            }
+            SwitchCommand::Freeze(config) => {
+                self.configure(id, epoch, DatapathAction::Freeze(config));
+            }
+            SwitchCommand::LoadFrozen(from) => self.load_frozen(id, from),
             SwitchCommand::Lanes(lanes) => {
                 self.ask(DatapathAction::SetLanes(lanes), Awaited::Answer(id))
             }
@@ -453,18 +486,59 @@ impl Agent {
         self.reports.push_back(SwitchReport::Done { id, epoch: self.epoch, result });
     }
 
-    fn configure(&mut self, command: CommandId, epoch: u32, config: SwitchConfig) {
+    /// Begins an epoch, with nothing cached; what was is frozen, or gone.
+    fn configure(&mut self, command: CommandId, epoch: u32, action: DatapathAction) {
         if epoch == self.epoch {
             self.answer(command, SwitchResult::Ok); // repeated: what was admitted since stays
             return;
         }
-        self.entries = Entries::default();
+        let cached = std::mem::take(&mut self.entries);
+        if !matches!(action, DatapathAction::Freeze(_)) {
+            self.frozen = Entries::default();
+        } else if cached.len() > 0 {
+            self.frozen = cached; // else nothing was admitted since there was something to freeze
+        }
         self.admitted_to = 0;
         self.snapshot = None;
         self.timers.stop(AgentTimer::Load);
         self.choices.clear();
         self.epoch = epoch;
-        self.ask(DatapathAction::Configure(config), Awaited::Configured(command));
+        self.ask(action, Awaited::Configured(command));
+    }
+
+    fn load_frozen(&mut self, command: CommandId, from: Option<Location>) {
+        let (entries, next) = self.frozen.list(from, BATCH_MAX);
+        let awaited = Awaited::LoadedFrozen(command, entries.clone(), next);
+        self.ask(DatapathAction::LoadRecords(entries), awaited);
+    }
+
+    /// Tells the records of frozen entries that no node has, as many as go into a message. If one
+    /// couldn't be loaded the command is left to be repeated.
+    fn loaded_frozen(
+        &mut self,
+        command: CommandId,
+        entries: &[Entry],
+        records: Vec<Option<LoadedRecord>>,
+        next: Option<Location>,
+    ) {
+        let Some(records) = records.into_iter().collect::<Option<Vec<_>>>() else { return };
+        let dirty = entries.iter().zip(records);
+        let dirty: Vec<_> =
+            dirty.filter_map(|(entry, loaded)| Some((entry.at, loaded.if_dirty()?))).collect();
+        let told = batch_len(dirty.iter().map(|(_, keyed)| keyed));
+        let next = dirty.get(told).map_or(next, |(at, _)| Some(*at));
+        let records: Vec<_> = dirty.into_iter().take(told).map(|(_, keyed)| keyed).collect();
+        self.answer(command, SwitchResult::Frozen(records, next));
+        if next.is_none() && !self.config.mechanisms.forget_last() {
+            self.forget_frozen(Awaited::Nothing);
+        }
+    }
+
+    /// Frees the slots of what was frozen.
+    fn forget_frozen(&mut self, awaited: Awaited) {
+        let frozen = std::mem::take(&mut self.frozen);
+        let entries = frozen.all().map(|cached| cached.entry.clone()).collect();
+        self.ask(DatapathAction::Remove(entries), awaited);
     }
 
     fn configured(&mut self, now: Now, command: CommandId, requests: u64, misses: u64) {
@@ -482,8 +556,10 @@ impl Agent {
         self.traffic.observe(now, requests);
         let needs_epoch = self.needs_epoch(sequence_used);
         let (boot, address, epoch) = (self.boot, self.address, self.epoch);
-        let layer = self.config.layer;
-        let hello = SwitchReport::Hello { boot, address, layer, epoch, classes, needs_epoch };
+        let AgentConfig { layer, domain, .. } = &self.config;
+        let (layer, domain) = (*layer, domain.clone());
+        let hello =
+            SwitchReport::Hello { boot, address, layer, domain, epoch, classes, needs_epoch };
         self.reports.push_back(hello);
     }
 
@@ -526,6 +602,10 @@ impl Agent {
     }
 
     fn admit(&mut self, command: CommandId, entries: Vec<Entry>) {
+        if self.frozen.len() > 0 {
+            self.forget_frozen(Awaited::Forgotten(command, entries));
+            return;
+        }
         let (mut admissions, mut tried) = (Vec::new(), Vec::new());
         for mut entry in entries {
             if self.entries.get(entry.id).is_some() {

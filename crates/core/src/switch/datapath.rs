@@ -21,6 +21,9 @@ pub struct DatapathOp {
 pub enum DatapathAction {
     /// Forget everything cached, and serve this rack in the operation's epoch: `Configured`.
     Configure(SwitchConfig),
+    /// Serve this rack in the operation's epoch, and leave the records of earlier ones to be read:
+    /// `Configured`.
+    Freeze(SwitchConfig),
     /// Serve this many lanes: `Changed`.
     SetLanes(u32),
     /// Send what is for node `.0` to address `.1`: `Changed`.
@@ -113,7 +116,8 @@ impl DatapathOp {
         let mut packet = Packet::new();
         let mut inject = Inject { target, packet: &mut packet, epoch: self.epoch };
         match self.action {
-            DatapathAction::Configure(config) => return configure(&mut inject, &config),
+            DatapathAction::Configure(config) => return configure(&mut inject, &config, true),
+            DatapathAction::Freeze(config) => return configure(&mut inject, &config, false),
             DatapathAction::SetLanes(lanes) => inject.target.set_lanes(lanes),
             DatapathAction::SetNode(node, address) => inject.target.set_node(node, address),
             DatapathAction::Admit(entries) => {
@@ -167,10 +171,12 @@ impl DatapathOp {
     }
 }
 
-fn configure(inject: &mut Inject<'_>, config: &SwitchConfig) -> DatapathDone {
+fn configure(inject: &mut Inject<'_>, config: &SwitchConfig, clears: bool) -> DatapathDone {
     // In epoch 0 every packet is refused while the tables change.
     inject.set_epoch(0, config.generation);
-    inject.target.clear();
+    if clears {
+        inject.target.clear();
+    }
     for (node, address) in config.nodes.iter().enumerate() {
         inject.target.set_node(node as u16, *address);
     }

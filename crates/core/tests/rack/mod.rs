@@ -128,7 +128,9 @@ impl Rack {
     /// The switch says hello in this epoch.
     pub fn switch_says_hello(&mut self, epoch: u32, needs_epoch: bool) {
         let (boot, address, classes) = (self.boot, Address::in_memory(2, 0), vec![(1024, 512)]);
-        let hello = SwitchReport::Hello { boot, address, layer: 1, epoch, classes, needs_epoch };
+        let (layer, domain) = (1, String::new());
+        let hello =
+            SwitchReport::Hello { boot, address, layer, domain, epoch, classes, needs_epoch };
         self.hear(Peer::Switch(0), Message::FromSwitch(hello));
     }
 

@@ -222,6 +222,8 @@ impl ControlLink for FakeControl {
                     destination: Destination::Switch(Address::in_memory(1, 0)),
                     durable_generation: records.knobs.durable_generation,
                     recovered_epoch: 0,
+                    preserves: true,
+                    gathers: true,
                 })
             }),
             served: ChainMap::default(),

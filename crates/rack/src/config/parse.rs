@@ -6,7 +6,8 @@ use super::types::*;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use switchback_core::controller::ControlBudget;
+use switchback_core::control::DOMAIN_BYTES_MAX;
+use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
 use switchback_gateway::{TlsFiles, Transactions};
@@ -88,6 +89,8 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
         heartbeat_ms: section.integer(reader, "heartbeat_ms", 1..=60_000, 20),
         switch_timeout_ms: section.integer(reader, "switch_timeout_ms", 3..=600_000, 500),
         snapshot_period_ms: section.integer(reader, "snapshot_period_ms", 0..=DAY_MS, 10_000),
+        preserve: section.choice(reader, "preserve", Preserve::Auto),
+        on_loss: section.choice(reader, "on_loss", OnLoss::Declare),
         drain_timeout_ms: section.integer(reader, "drain_timeout_ms", 1..=DAY_MS, 30_000),
     };
     section.finish(reader);
@@ -177,6 +180,7 @@ fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, data: &Path
         data: section.path(reader, "data").unwrap_or_else(|| data.join("controller")),
         lanes: section.small(reader, "lanes", 1..=1 << 24, 65536),
         spool_wait_ms: section.integer(reader, "spool_wait_ms", 0..=DAY_MS, 60_000),
+        witness_wait_ms: section.integer(reader, "witness_wait_ms", 0..=DAY_MS, 30_000),
         bypass_ms: section.integer(reader, "bypass_ms", 0..=DAY_MS, 2_000),
     };
     section.finish(reader);
@@ -198,13 +202,30 @@ fn switch(
         reader.problem_at(&missing, message.to_owned());
     }
     let in_turn = (index % usize::from(layers)) as u32 + 1;
+    let address = address.unwrap_or(loopback(0));
     let switch = Switch {
-        address: address.unwrap_or(loopback(0)),
+        address,
+        domain: domain(&mut section, reader).unwrap_or_else(|| address.ip().to_string()),
         layer: section.small(reader, "layer", 1..=u32::from(LAYERS_MAX), in_turn) as u8,
         metrics: section.address(reader, "metrics"),
     };
     section.finish(reader);
     switch
+}
+
+/// The name of what a switch fails together with.
+fn domain(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<String> {
+    let (domain, span) = section.string(reader, "domain", "a string")?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.chars().all(fits) {
+        let message = format!(
+            "[[switch]] domain names what the switch fails together with, a host or a power feed: 1 to {DOMAIN_BYTES_MAX} letters, \
+             digits, '-', '_', '.' and ':'"
+        );
+        reader.problem(Some(span), message);
+        return None;
+    }
+    Some(domain)
 }
 
 /// When nodes force their logs to the disk, if nothing is said. In a rack of one process the

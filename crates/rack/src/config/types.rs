@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use switchback_core::controller::ControlBudget;
+use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_engine::{Kind, Options};
 use switchback_gateway::{TlsFiles, Transactions};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
@@ -169,6 +169,10 @@ pub struct Rack {
     pub switch_timeout_ms: u64,
     /// Between two snapshots of the cache; 0: none but those that are asked for.
     pub snapshot_period_ms: u64,
+    /// Whether clients preserve what switches in several failure domains have.
+    pub preserve: Preserve,
+    /// What becomes of a chain when what it told may be lost.
+    pub on_loss: OnLoss,
     /// How long a shutdown may take to bring every cached record to its node.
     pub drain_timeout_ms: u64,
 }
@@ -218,6 +222,9 @@ pub struct Controller {
     pub lanes: u32,
     /// How long a recovery waits for a client that keeps its records on disk.
     pub spool_wait_ms: u64,
+    /// How long a recovery waits for a silent switch that has what was told, if clients don't
+    /// preserve it.
+    pub witness_wait_ms: u64,
     /// How long a rack without any switch waits for one before clients send to the nodes; 0: for
     /// ever.
     pub bypass_ms: u64,
@@ -230,6 +237,8 @@ pub struct Switch {
     pub address: SocketAddr,
     /// Its layer of a chain, from 1 next to the clients.
     pub layer: u8,
+    /// What it fails together with: the host of its address, unless another name is given.
+    pub domain: String,
     /// Metrics of this process, if wanted.
     pub metrics: Option<SocketAddr>,
 }

@@ -4,7 +4,9 @@ use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
-use switchback_core::controller::{ControlCost, ControllerStatus, Declined, RecoveryTimes};
+use switchback_core::controller::{
+    ChainStatus, ControlCost, ControllerStatus, Declined, RecoveryTimes,
+};
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
@@ -391,9 +393,24 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             active,
         );
     }
+    status.chains.iter().for_each(|status| chain(samples, status));
     if let Some(times) = &status.recovery {
         recovery(samples, times);
     }
+}
+
+/// Who protects what a chain of switches tells.
+fn chain(samples: &mut Samples, status: &ChainStatus) {
+    let label = status.chain.to_string();
+    let labels = [("chain", label.as_str())];
+    const DOMAINS: &str = "Failure domains of the chain's switches: each has what it tells.";
+    samples.gauge("switchback_chain_domains", DOMAINS, &labels, status.domains as f64);
+    const PRESERVED: &str = "1 if clients preserve what the chain tells.";
+    let preserved = f64::from(u8::from(status.preserved));
+    samples.gauge("switchback_chain_preserved", PRESERVED, &labels, preserved);
+    const LOSSES: &str =
+        "Recoveries that found neither a switch nor a client that had what was told.";
+    samples.counter("switchback_chain_losses_total", LOSSES, &labels, status.losses);
 }
 
 /// What keys cost on the control channel on their way into the cache and out of it.
@@ -427,6 +444,17 @@ fn recovery(samples: &mut Samples, times: &RecoveryTimes) {
         "Records that the last recovery stored.",
         &[],
         times.records as f64,
+    );
+    const BROUGHT: &str = "Records that were brought to the last recovery, by those who did.";
+    for (by, records) in [("switches", times.loaded), ("clients", times.gathered)] {
+        let labels = [("by", by)];
+        samples.gauge("switchback_recovery_brought_records", BROUGHT, &labels, records as f64);
+    }
+    samples.gauge(
+        "switchback_recovery_lost_keys",
+        "Keys of which the last recovery may have lost what was told.",
+        &[],
+        times.lost_keys as f64,
     );
 }
 
@@ -601,6 +629,19 @@ mod tests {
             snapshot_bytes: 100,
             snapshot_records: 5,
             recovery: Some(RecoveryTimes { detect_us: 150_000, ..RecoveryTimes::default() }),
+            chains: vec![ChainStatus {
+                chain: 0,
+                phase: "serving",
+                epoch: 3,
+                members: vec![0],
+                generation: 9,
+                durable_generation: 8,
+                cached: 5,
+                domains: 1,
+                preserved: true,
+                losses: 0,
+                last_loss: None,
+            }],
             nodes: vec![NodeStatus {
                 index: 0,
                 alive: true,

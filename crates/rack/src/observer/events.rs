@@ -200,6 +200,14 @@ impl EventLog {
             What::Recovery(told) => told.epoch != recovery.epoch || told.complete,
             _ => true,
         };
+        let is_told = self.events.iter().any(|event| !is_older(event));
+        if recovery.lost_keys > 0 && !is_told {
+            tracing::error!(
+                epoch = recovery.epoch,
+                keys = recovery.lost_keys,
+                "no switch that had them came back: what was acknowledged last of some of these keys may be lost"
+            );
+        }
         self.events.retain(is_older);
         self.push(unix_s, What::Recovery(recovery.clone()));
     }

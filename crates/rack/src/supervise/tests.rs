@@ -89,6 +89,7 @@ fn controller(
         boot: 1,
         address,
         layer: 1,
+        domain: String::new(),
         epoch: 0,
         classes: vec![(1024, 16)],
         needs_epoch: false,

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(found.snapshots[&ChainId::new(0)], b"the same");
         assert_eq!(fs::read(&path).unwrap(), file_of(1, &was), "opening changes nothing");
         files.store(StoreFile::Directory, &upgraded).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), file_of(4, &upgraded));
+        assert_eq!(fs::read(&path).unwrap(), file_of(StoreFile::FORMAT, &upgraded));
         drop(files);
         // As if killed while the file was replaced.
         fs::write(directory.path().join("directory.new"), b"SBCT").unwrap();
@@ -280,8 +280,9 @@ mod tests {
             let error =
                 ControllerFiles::open(directory.path()).map(|_| ()).unwrap_err().to_string();
             let expected = format!(
-                "{} is of format {format}, and this program reads formats 1 to 4",
-                path.display()
+                "{} is of format {format}, and this program reads formats 1 to {}",
+                path.display(),
+                StoreFile::FORMAT
             );
             assert!(
                 error.starts_with(&expected)

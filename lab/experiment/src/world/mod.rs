@@ -25,7 +25,9 @@ use switchback_bench::learner::Learner;
 use switchback_bench::workload::{KeySpace, Lengths, Verb, WorkloadSpec};
 use switchback_core::Now;
 use switchback_core::client::FRAGMENTS_AT_ONCE;
-use switchback_core::controller::{Controller, ControllerConfig, ControllerStatus, Files};
+use switchback_core::controller::{
+    Controller, ControllerConfig, ControllerStatus, Files, OnLoss, Preserve,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::switch::LearningConfig;
 use switchback_datapath::Features;
@@ -76,6 +78,8 @@ impl Setup {
             cache: self.cache(),
             times: self.times(),
             limits: self.limits(),
+            preserve: Preserve::Auto,
+            on_loss: OnLoss::Declare,
             mechanisms: Mechanisms::ALL,
             left_out: Features::NONE,
         }

@@ -43,7 +43,7 @@ impl World {
         let slot = &mut self.switch;
         slot.boot += 1;
         slot.is_busy = false;
-        let agent = self.rack.agent(slot.boot, 1, SWITCH.address(), now);
+        let agent = self.rack.agent(slot.boot, 1, String::new(), SWITCH.address(), now);
         slot.running = Some(Box::new(RunningSwitch { datapath, target, agent }));
         let boot = slot.boot;
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));

@@ -42,6 +42,8 @@ pub enum Check {
     LeftBehind,
     /// What clients are told is at a node, or at every member of its chain.
     Kept,
+    /// A loss is declared only of what switches alone protected that are gone.
+    Declared,
     /// Tables and queues stay within their bounds.
     Bounds,
     /// The parts come to rest once the faults are over.
@@ -54,7 +56,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 18] = [
+    pub const ALL: [Check; 19] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -69,6 +71,7 @@ impl Check {
         Check::SnapshotCut,
         Check::LeftBehind,
         Check::Kept,
+        Check::Declared,
         Check::Bounds,
         Check::Settled,
         Check::Progress,
@@ -92,6 +95,7 @@ impl Check {
             Check::SnapshotCut => "snapshot-cut",
             Check::LeftBehind => "left-behind",
             Check::Kept => "kept",
+            Check::Declared => "declared",
             Check::Bounds => "bounds",
             Check::Settled => "settled",
             Check::Progress => "progress",
@@ -129,6 +133,9 @@ impl Check {
             }
             Check::Kept => {
                 "what the cache tells is at its node, or every switch of its chain keeps it until it is"
+            }
+            Check::Declared => {
+                "a loss is declared only where switches of several domains alone had it, and none is left"
             }
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Settled => {

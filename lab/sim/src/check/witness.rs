@@ -484,6 +484,15 @@ impl Witness {
         }
     }
 
+    /// What every switch that had it is gone with is lost, as declared: `lost` says which versions of
+    /// which keys.
+    pub fn lose(&mut self, history: &mut History, lost: impl Fn(u32, Seq) -> bool) {
+        for op in history.ops.iter_mut().filter(|op| !op.weak && lost(op.key, Seq(op.seq))) {
+            op.weak = true;
+            self.keys[op.key as usize].has_weak = true;
+        }
+    }
+
     /// The same for one answer, which its client handed out only later.
     pub fn weaken_one(&mut self, history: &mut History, index: OpIndex) {
         let op = &mut history.ops[index as usize];

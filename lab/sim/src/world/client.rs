@@ -172,6 +172,15 @@ impl ClientSlot {
         self.session.is_some()
     }
 
+    /// What was told in this epoch is lost, also if it wasn't handed out yet.
+    pub(super) fn lose(&mut self, epoch: u32) {
+        let Some(spool) = &mut self.spool else { return };
+        let told = spool.answers.iter_mut().chain(&mut spool.next_answers);
+        for done in told.filter(|done| done.answer.seq.epoch() == epoch) {
+            (done.given_up, done.answer.at_risk) = (true, true);
+        }
+    }
+
     /// Whether none of its threads waits for an answer.
     pub(super) fn is_idle(&self) -> bool {
         self.threads.iter().all(|thread| !thread.waits && thread.wants.is_none())
@@ -326,7 +335,9 @@ impl World {
         let slot = &mut self.clients[usize::from(client)];
         let Some(session) = &mut slot.session else { return };
         let session_epoch = answer.as_ref().map_or(0, |answer| session.epoch_of(&answer.key_hash));
-        let at_risk = is_write_back && answer.is_some_and(|answer| rests_on_client(&answer));
+        let rests =
+            |answer: &Header| session.preserves(&answer.key_hash) && rests_on_client(answer);
+        let at_risk = is_write_back && answer.as_ref().is_some_and(rests);
         let completion = session.handle_packet(now, &flight.packet);
         if let Some(completion) = &completion
             && let Some(listing) = &mut slot.listings[thread_of(completion.token)]

@@ -7,7 +7,9 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
-use switchback_core::controller::{Controller, Files, Store, StoreFile, Stored, merge_stores};
+use switchback_core::controller::{
+    Controller, Files, Preserve, Store, StoreFile, Stored, merge_stores,
+};
 use switchback_core::topology::ChainId;
 use switchback_wire::{KeyHash, Seq};
 
@@ -32,6 +34,8 @@ pub(super) struct ChainSlot {
     /// Its epoch, and since when.
     epoch: u32,
     epoch_since_us: u64,
+    /// Losses that this run of the controller has declared.
+    losses: u64,
 }
 
 /// The snapshot on the disk.
@@ -84,6 +88,7 @@ impl World {
         let seed = self.random.bits();
         let slot = &mut self.controller;
         slot.boot += 1;
+        slot.chains.values_mut().for_each(|chain| chain.losses = 0);
         match rack.controller(nodes, self.map.clone(), &slot.files, seed, now) {
             Ok(controller) => slot.controller = Some(Box::new(controller)),
             Err(error) => {
@@ -225,7 +230,54 @@ impl World {
     fn notice_abandoned(&mut self) {
         for chain in (0..self.plan.topology.chains).map(ChainId::new) {
             self.notice_abandoned_by(chain);
+            self.notice_loss(chain);
         }
+    }
+
+    /// The controller declares that what a chain told is lost: it may, where switches of several
+    /// domains had it and clients nothing.
+    fn notice_loss(&mut self, chain: ChainId) {
+        let Some(controller) = &self.controller.controller else { return };
+        let status = controller.chain_statuses().swap_remove(usize::from(chain.number()));
+        let slot = self.controller.chains.entry(chain).or_default();
+        let Some(loss) = status.last_loss.filter(|_| status.losses > slot.losses) else { return };
+        slot.losses = status.losses;
+        self.statistics.losses += 1;
+        self.trace
+            .line(self.now_us, || format!("{loss:?} of chain {} is declared", chain.number()));
+        let topology = &self.plan.topology;
+        if topology.domains == 1 || topology.preserve == Preserve::Always {
+            let text = format!("{loss:?} is declared, though clients preserve what was told");
+            self.fail(Violation::general(Check::Declared, text));
+        }
+        let has = |switch: &&u16| {
+            let running = self.switches[usize::from(**switch)].running.as_ref();
+            running.is_some_and(|running| running.agent.frozen() > 0)
+        };
+        if let Some(switch) = status.members.iter().find(has) {
+            let text = format!("{loss:?} is declared, though switch{switch} has what was told");
+            self.fail(Violation::general(Check::Declared, text));
+        }
+        self.lose(chain, loss.epoch);
+    }
+
+    /// What an epoch of a chain told, and no node has, is lost: answers that show it are evidence no
+    /// longer.
+    fn lose(&mut self, chain: ChainId, epoch: u32) {
+        let Some(controller) = &self.controller.controller else { return };
+        let hash_key = controller.hash_key();
+        let of_key = |key| {
+            let hash = hash_key.hash(self.workload.key(key));
+            let stored = self.stored_record(&hash).map(|record| record.seq);
+            let has = stored.unwrap_or(self.stored_floor(&hash));
+            (self.chain_of(&hash) == chain).then_some(has)
+        };
+        let has: Vec<_> = (0..self.workload.keys()).map(of_key).collect();
+        let is_lost = |key: u32, seq: Seq| {
+            seq.epoch() == epoch && has[key as usize].is_some_and(|has| has < seq)
+        };
+        self.witness.lose(&mut self.history, is_lost);
+        self.clients.iter_mut().for_each(|client| client.lose(epoch));
     }
 
     fn notice_abandoned_by(&mut self, chain: ChainId) {

@@ -60,6 +60,7 @@ impl World {
         let times = &self.plan.times;
         let longest_us = times.lease_us
             + times.spool_wait_us
+            + self.witness_wait_us()
             + times.deadline_us
             + times.snapshot_us.unwrap_or(0);
         2 * longest_us + 20 * times.switch_timeout_us + 10_000_000
@@ -214,6 +215,12 @@ impl World {
             + times.lease_us
             + times.drift_us
             + times.spool_wait_us
+            + self.witness_wait_us()
+    }
+
+    /// How long a recovery may wait for a switch that has what was told.
+    fn witness_wait_us(&self) -> u64 {
+        if self.rack.layers > 1 { self.plan.times.witness_wait_us } else { 0 }
     }
 
     pub(super) fn is_settled(&self) -> bool {

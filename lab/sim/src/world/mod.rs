@@ -53,6 +53,7 @@ pub struct WorldStatistics {
     pub timed_out: u64,
     pub scans: u64,
     pub recoveries: u64,
+    pub losses: u64,
     pub snapshots: u64,
     pub snapshots_compared: u64,
     pub releases_checked: u64,

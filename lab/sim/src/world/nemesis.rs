@@ -11,6 +11,8 @@ use switchback_assembly::Part;
 /// A fault that lasts.
 enum Lasting {
     Crashed(Vec<Part>),
+    /// The controller dies at its end, and comes back after as long.
+    Doomed(u64),
     Blocked(Vec<(Part, Part)>),
     Stalled(Vec<Part>, bool),
     Slow,
@@ -171,6 +173,8 @@ impl World {
             }
             FaultKind::CrashMembers => self.crash_members(),
             FaultKind::CutNeighbours => self.cut_neighbours(),
+            FaultKind::CrashDomain => self.crash_domain(),
+            FaultKind::CutRecovery => self.cut_recovery(lasts_us),
             FaultKind::BitRot => {
                 let Part::Node(node) = self.pick(is_node)? else { return None };
                 self.rot_one(node).then_some(Lasting::Rotten(node))
@@ -296,6 +300,30 @@ impl World {
         (!members.is_empty()).then_some(Lasting::Crashed(members))
     }
 
+    /// All switches of a failure domain.
+    fn crash_domain(&mut self) -> Option<Lasting> {
+        let domain = self.nemesis.random.below(self.plan.topology.domains.into()) as u16;
+        let topology = &self.plan.topology;
+        let of_domain = (0..topology.switches).filter(|it| topology.domain_of(*it) == domain);
+        let mut switches: Vec<_> = of_domain.map(Part::Switch).collect();
+        switches.retain(|switch| self.is_running(*switch));
+        switches.iter().for_each(|switch| self.crash_part(*switch));
+        (!switches.is_empty()).then_some(Lasting::Crashed(switches))
+    }
+
+    /// Some of a chain's members die, and the controller at some moment of the recovery.
+    fn cut_recovery(&mut self, lasts_us: u64) -> Option<Lasting> {
+        let lasting = self.crash_members();
+        if lasting.is_some() && self.is_running(Part::Controller) {
+            let times = &self.plan.times;
+            let noticed_us = times.switch_lost_us.min(times.switch_timeout_us);
+            let after_us = noticed_us + self.nemesis.random.logarithmic(10, 100_000);
+            let fault = self.nemesis.begins(self.now_us, Lasting::Doomed(lasts_us));
+            self.queue.push(self.now_us + after_us, Event::Ends(fault));
+        }
+        lasting
+    }
+
     /// The members of a chain, as the controller sees it.
     fn draw_chain(&mut self) -> Option<Vec<Part>> {
         let chains = self.controller.controller.as_ref()?.chain_statuses();
@@ -311,6 +339,14 @@ impl World {
                     if !self.is_running(part) {
                         self.start_part(part);
                     }
+                }
+            }
+            Lasting::Doomed(lasts_us) => {
+                if self.is_running(Part::Controller) && !self.is_healed() {
+                    self.crash_part(Part::Controller);
+                    let crashed = Lasting::Crashed(vec![Part::Controller]);
+                    let fault = self.nemesis.begins(self.now_us, crashed);
+                    self.queue.push(self.now_us + lasts_us, Event::Ends(fault));
                 }
             }
             Lasting::Blocked(cut) => self.block(&cut, false),

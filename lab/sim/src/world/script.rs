@@ -15,7 +15,7 @@ use switchback_assembly::Part;
 use switchback_assembly::Times;
 use switchback_core::Now;
 use switchback_core::control::Envelope;
-use switchback_core::controller::{ControlBudget, Controller};
+use switchback_core::controller::{ControlBudget, Controller, Preserve};
 use switchback_core::floors::seq_bucket;
 use switchback_core::switch::LearningConfig;
 use switchback_wire::Op as Verb;
@@ -121,6 +121,8 @@ impl Script {
             switches: 1,
             chains: 1,
             layers: 1,
+            domains: 1,
+            preserve: Preserve::Auto,
             partitions: 16,
             classes: vec![(1024, 8)],
             cache_records: 8,
@@ -148,6 +150,7 @@ impl Script {
             lease_us: 1_000_000,
             drift_us: 50_000,
             spool_wait_us: 1_000_000,
+            witness_wait_us: 500_000,
             switch_timeout_us: 50_000,
             switch_lost_us: 20_000,
             snapshot_us: Some(100_000),

@@ -147,8 +147,8 @@ impl Between<'_> {
         (version > Seq::NONE).then_some((*hash, version))
     }
 
-    /// What is dirty now, if that can be told at a bearable price.
-    fn look(&mut self, generation: u32) {
+    /// What is dirty now, of this epoch, if that can be told at a bearable price.
+    fn look(&mut self, epoch: u32, generation: u32) {
         *self.cut = None;
         if self.entries.len() > COMPARED_KEYS && !self.random.chance(0.05) {
             return;
@@ -159,8 +159,8 @@ impl Between<'_> {
                 .running
                 .peek_record(at.class, at.slot)
                 .expect("the agent names slots that exist");
-            if record.state & bits::VALID != 0 && record.state & bits::DIRTY != 0 && record.seq > 0
-            {
+            let is_dirty = record.state & bits::VALID != 0 && record.state & bits::DIRTY != 0;
+            if is_dirty && Seq(record.seq).epoch() == epoch {
                 records.insert(*hash, Seq(record.seq));
             }
         }
@@ -173,17 +173,23 @@ impl Target for Between<'_> {
         self.packets_pass();
         self.repeat_packets(packet);
         let begins = match packet.parse() {
-            Ok(parts) if parts.header.op == Op::SnapshotBegin => Some(parts.header.generation),
+            Ok(parts) if parts.header.op == Op::SnapshotBegin => {
+                Some((parts.header.epoch, parts.header.generation))
+            }
             _ => None,
         };
         let removes = match packet.parse() {
-            Ok(parts) if parts.header.op == Op::Remove => Some(parts.header.key_hash),
+            Ok(parts) if parts.header.op == Op::Remove => {
+                Some((parts.header.key_hash, parts.header.epoch))
+            }
             _ => None,
         };
-        let kept = removes.and_then(|hash| self.kept(&hash));
+        // Of what it has frozen, it may be that no client was told.
+        let is_of = |epoch| move |(_, version): &(KeyHash, Seq)| version.epoch() == epoch;
+        let kept = removes.and_then(|(hash, epoch)| self.kept(&hash).filter(is_of(epoch)));
         let replied = matches!(self.running.inject(packet), Verdict::Reply);
-        if let Some(generation) = begins {
-            self.look(generation);
+        if let Some((epoch, generation)) = begins {
+            self.look(epoch, generation);
         }
         self.removed.extend(kept.filter(|(hash, _)| self.kept(hash).is_none()));
         replied
@@ -274,7 +280,8 @@ impl World {
         let slot = &mut self.switches[usize::from(switch)];
         slot.boot += 1;
         let boot = u64::from(slot.boot) << 8 | u64::from(switch);
-        let agent = self.rack.agent(boot, self.rack.layer_of(switch), part.address(), now);
+        let domain = format!("domain-{}", self.plan.topology.domain_of(switch));
+        let agent = self.rack.agent(boot, self.rack.layer_of(switch), domain, part.address(), now);
         slot.running = Some(Box::new(RunningSwitch {
             datapath,
             agent,

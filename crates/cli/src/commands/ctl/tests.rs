@@ -79,6 +79,9 @@ fn status() -> RackStatus {
             store_seconds: 0.2,
             readmit_seconds: 0.05,
             records: 5000,
+            loaded: 0,
+            gathered: 6000,
+            lost_keys: 0,
             abandoned_clients: 0,
         }),
         ..RackStatus::default()
@@ -152,13 +155,16 @@ fn chains_switches_and_partitions_are_tables() {
         generation: 373,
         durable_generation: 372,
         cached: 5000,
+        domains: switches.len() as u64,
+        preserved: switches.is_empty(),
+        losses: 0,
     };
     assert_eq!(
         chains_text(&[chain(0, &[3, 1]), chain(1, &[])], Paint::none()),
         "\
-chain  epoch  phase    switches  generation  durable below  cached
-    0     12  serving      3, 1         373            372   5,000
-    1     12  serving         -         373            372   5,000
+chain  epoch  phase    switches  generation  durable below  cached  protected by
+    0     12  serving      3, 1         373            372   5,000  switches of 2 domains
+    1     12  serving         -         373            372   5,000  nodes
 "
     );
     let switch = |index, active, alive| SwitchStatus {

@@ -64,8 +64,7 @@ impl Session {
         let tombstone = header.status != Status::Ok;
         // What was seen must not vanish, even if its writer never heard that it was written (rule
         // 7).
-        let preserves =
-            self.config.mechanisms.preservation() && self.config.mechanisms.reader_preservation();
+        let preserves = self.lane_preserves(index) && self.config.mechanisms.reader_preservation();
         if header.has(flags::CACHED)
             && dirty
             && preserves
@@ -95,10 +94,17 @@ impl Session {
         self.chains[self.lanes[index as usize].chain].durable_generation
     }
 
+    /// Whether clients preserve what the cache tells of a lane's key.
+    #[inline]
+    fn lane_preserves(&self, index: u32) -> bool {
+        self.chains[self.lanes[index as usize].chain].preserves
+            && self.config.mechanisms.preservation()
+    }
+
     /// The write, or delete, happened.
     #[inline]
     pub(super) fn written(&mut self, index: u32, header: &Header) -> Outcome<'static> {
-        let preserves = self.config.mechanisms.preservation();
+        let preserves = self.lane_preserves(index);
         if header.has(flags::CACHED)
             && preserves
             && header.generation >= self.lane_durable_generation(index)
@@ -126,7 +132,9 @@ impl Session {
             // The switch has put the record's seq there, in an answer that it repeats as well;
             // `guard` is the request's in those.
             Status::ConditionFailed
-                if header.has(flags::CACHED) && self.config.mechanisms.kept_refusals() =>
+                if header.has(flags::CACHED)
+                    && self.chains[lane.chain].preserves
+                    && self.config.mechanisms.kept_refusals() =>
             {
                 self.read_refusing(now, index);
                 None

@@ -113,9 +113,9 @@ impl Session {
     pub fn handle_message(&mut self, now: Now, notice: ClientNotice) {
         match notice {
             ClientNotice::Granted(grant) => self.granted(now, grant),
-            ClientNotice::Gather { chain, epoch, destination, served } => {
+            ClientNotice::Move { chain, to, served } => {
                 self.served = served;
-                self.gather(now, chain, epoch, destination)
+                self.move_to(now, chain, &to)
             }
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
         }
@@ -134,6 +134,11 @@ impl Session {
                 *gather = None;
             }
         }
+        self.end_gather();
+    }
+
+    /// Repeats nothing, if all that was sent for gathers is confirmed.
+    fn end_gather(&mut self) {
         if self.chains.iter().all(|(_, chain)| chain.gather.is_none()) {
             self.timers.stop(SessionTimer::Gather);
         }
@@ -159,7 +164,7 @@ impl Session {
             if known == 0 {
                 self.chains[chain].epoch = granted.epoch;
             } else if granted.epoch > known {
-                self.gather(now, chain, granted.epoch, granted.destination.clone());
+                self.move_to(now, chain, granted);
             }
         }
         // The controller had forgotten this client if the numbers are others.
@@ -179,6 +184,7 @@ impl Session {
             }
             let Some(granted) = granted else { continue };
             known.destination = granted.destination.clone();
+            known.preserves = granted.preserves;
             self.generation_is_durable(chain, granted.durable_generation);
             if granted.recovered_epoch > self.chains[chain].recovered_epoch {
                 self.chains[chain].recovered_epoch = granted.recovered_epoch;
@@ -238,17 +244,28 @@ impl Session {
         self.free = (0..grant.lanes).rev().collect();
     }
 
-    /// Moves to a chain's new epoch and answers the gather, in one step (rule 9).
-    fn gather(&mut self, now: Now, chain: ChainId, epoch: u32, destination: Destination) {
+    /// Moves to a chain's new epoch and answers the gather, if there is one, in one step (rule 9).
+    fn move_to(&mut self, now: Now, chain: ChainId, to: &ChainGrant) {
+        let epoch = to.epoch;
         let known = self.chains.known(chain, |_| ChainState::new());
         let answering = known.gather.as_ref().is_some_and(|gather| gather.epoch == epoch);
         if epoch < known.epoch || answering {
             return;
         }
-        // The same epoch again: a controller that restarted during the recovery asks anew.
+        // The same epoch again: a controller that restarted during the recovery asks anew, or one
+        // that no switch has answered asks clients after all.
         if epoch > known.epoch {
-            self.change_epoch(now, chain, epoch, destination);
+            self.change_epoch(now, chain, to);
         }
+        if to.gathers {
+            self.gather(now, chain, epoch);
+        } else {
+            self.end_gather();
+        }
+    }
+
+    /// Sends everything that is preserved of a chain.
+    fn gather(&mut self, now: Now, chain: ChainId, epoch: u32) {
         let is_of = |record: &KeyedRecord| self.served.of(&record.hash) == chain;
         let mut records: VecDeque<_> = self.preserved.keyed().filter(is_of).collect();
         let mut chunks = Vec::new();
@@ -271,9 +288,12 @@ impl Session {
     }
 
     /// Moves to a chain's new epoch: the operations on its keys end, or begin anew.
-    fn change_epoch(&mut self, now: Now, chain: ChainId, epoch: u32, destination: Destination) {
+    fn change_epoch(&mut self, now: Now, chain: ChainId, to: &ChainGrant) {
+        let epoch = to.epoch;
         self.chains[chain].epoch = epoch;
-        self.chains[chain].destination = destination;
+        self.chains[chain].destination = to.destination.clone();
+        self.chains[chain].preserves = to.preserves;
+        self.chains[chain].gather = None;
         self.statistics.epoch_changes += 1;
         let lanes = &self.lanes;
         self.sends

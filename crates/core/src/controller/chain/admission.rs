@@ -221,17 +221,22 @@ impl Chain {
     }
 
     /// Whether offers wait that could be given slots, or for which room could be made.
-    pub(super) fn wants_slots(&self, directory: &Directory) -> bool {
-        // During a recovery the switch may serve already; admissions begin with the first node that
-        // is released.
-        let is_cache_known = !matches!(self.phase, Phase::Waiting { .. } | Phase::Resyncing(_));
+    pub(super) fn wants_slots(&self, directory: &Directory, waits_for_recovery: bool) -> bool {
+        let is_cache_known = match self.phase {
+            Phase::Waiting { .. } | Phase::Resyncing(_) => false,
+            // The switch may serve already; admissions begin with the first node that is released.
+            // But what is in switches alone must be at nodes before there is more of it (rule 24).
+            Phase::Recovering(_) => !waits_for_recovery,
+            Phase::Serving => true,
+        };
         directory.owner(self.id).is_some() && is_cache_known && self.waiting.len() > 0
     }
 
     /// Gives slots to waiting offers, or makes room for them, as far as the budget goes.
     pub(super) fn admit_waiting(&mut self, cx: &mut Context<'_>) {
         self.wants_room = false;
-        let wants_slots = self.wants_slots(cx.directory);
+        let waits = cx.config.scheme.keeps_in_switches() && cx.mechanisms.admit_last();
+        let wants_slots = self.wants_slots(cx.directory, waits);
         let must_wait = wants_slots && !cx.budget.may_begin(cx.now);
         if must_wait && !self.awaits_budget {
             cx.budget.delays();

@@ -20,6 +20,8 @@ pub(super) struct Gather {
     ask_again_us: u64,
     /// Records that arrived.
     arrived: u64,
+    /// No client is waited for any more.
+    is_answered: bool,
     is_over: bool,
 }
 
@@ -81,6 +83,7 @@ impl Gather {
             bytes_max,
             ask_again_us,
             arrived: 0,
+            is_answered: false,
             is_over: false,
         }
     }
@@ -175,6 +178,9 @@ impl Gather {
         if self.is_over {
             return None;
         }
+        if self.is_answered {
+            return Some(self.ask_again_us);
+        }
         let open =
             self.clients.values().filter(|client| !client.is_complete() && !client.is_over_limit);
         let deadline_us = open.map(|client| client.deadline_us).min().unwrap_or(0);
@@ -184,6 +190,11 @@ impl Gather {
     /// Whether every client has answered, or is given up.
     pub(super) fn is_done(&self, now: Now) -> bool {
         self.clients.values().all(|client| client.is_done(now))
+    }
+
+    /// No client is waited for any more, but something else.
+    pub(super) fn set_answered(&mut self) {
+        self.is_answered = true;
     }
 
     /// Whether its records were taken.

@@ -12,6 +12,7 @@ mod renewal;
 mod resync;
 mod snapshots;
 mod takeover;
+mod witnesses;
 mod work;
 
 use self::admission::Waiting;
@@ -24,13 +25,13 @@ use self::renewal::Renewal;
 use self::resync::Resync;
 use self::snapshots::Snapshots;
 use self::work::Work;
-use super::directory::{Directory, SnapshotFile};
+use super::directory::{Directory, Preserved, SnapshotFile};
 use super::membership::NodeChange;
 use super::status::{
     CachedKeyStatus, ControllerStatus, KeyStanding, PHASE_BYPASS, PHASE_RECOVERING,
     PHASE_RESYNCING, PHASE_SERVING, PHASE_WAITING, RecoveryTimes,
 };
-use super::{Context, ControllerConfig, Known};
+use super::{Context, ControllerConfig, Known, Loss};
 use crate::control::{
     ChainGrant, CommandId, Destination, EntryId, NodeCommand, Peer, SwitchCommand, SwitchReport,
     SwitchResult,
@@ -72,8 +73,8 @@ enum Timer {
     Switch,
     /// A snapshot is taken, or the one under way is given up.
     Snapshot,
-    /// Clients are asked again for what they preserve, or no longer waited for.
-    Gather,
+    /// Clients are asked again for what they preserve, or no longer waited for; or no witness is.
+    Source,
     /// A renewal's drain is given up.
     Renewal,
     /// An inspection is given up.
@@ -89,7 +90,7 @@ impl Timer {
         Timer::Command,
         Timer::Switch,
         Timer::Snapshot,
-        Timer::Gather,
+        Timer::Source,
         Timer::Renewal,
         Timer::Inspection,
         Timer::Budget,
@@ -128,6 +129,8 @@ pub(super) struct Chain {
     times: Option<RecoveryTimes>,
     /// The last recovery that has gathered, and the clients that it no longer waited for.
     abandoned: (u32, Vec<u64>),
+    /// How many losses were declared in this run of the controller, and the last one.
+    losses: (u64, Option<Loss>),
 }
 
 impl Chain {
@@ -151,7 +154,10 @@ impl Chain {
             awaits_budget: false,
             next_entry: u64::from(directory.starts()) << 40 | 1,
             snapshots: Snapshots::new(
-                config.snapshot_us.map(|period_us| now.in_us(period_us)),
+                config
+                    .snapshot_us
+                    .filter(|_| directory.preserves(id) == Preserved::All)
+                    .map(|period_us| now.in_us(period_us)),
                 last,
             ),
             evicted_us: None,
@@ -164,6 +170,7 @@ impl Chain {
             missing: BTreeSet::new(),
             times: None,
             abandoned: (0, Vec::new()),
+            losses: (0, None),
         }
     }
 
@@ -229,7 +236,12 @@ impl Chain {
             return;
         };
         match (command, result) {
-            (SwitchCommand::Configure(_), SwitchResult::Ok) => self.switch_configured(switch),
+            (SwitchCommand::Configure(_) | SwitchCommand::Freeze(_), SwitchResult::Ok) => {
+                self.switch_configured(cx, switch);
+            }
+            (SwitchCommand::LoadFrozen(_), SwitchResult::Frozen(records, next)) => {
+                self.frozen_loaded(cx, switch, records, next);
+            }
             (SwitchCommand::ListEntries(_), SwitchResult::Entries(entries, next)) => {
                 self.listed(cx, switch, entries, next)
             }
@@ -322,14 +334,15 @@ impl Chain {
             Timer::Command => self.commands.next_us(),
             Timer::Switch => self.switch_deadline_us(known),
             Timer::Snapshot => self.snapshots.next_us(),
-            Timer::Gather => match &self.phase {
-                Phase::Recovering(recovery) => recovery.gather_deadline_us(),
+            Timer::Source => match &self.phase {
+                Phase::Recovering(recovery) => recovery.source_deadline_us(),
                 _ => None,
             },
             Timer::Renewal => self.renewal.deadline_us(),
             Timer::Inspection => self.inspections.deadline_us(),
             Timer::Budget => {
-                let waits = self.awaits_budget && self.wants_slots(known.directory);
+                let keeps = known.config.scheme.keeps_in_switches();
+                let waits = self.awaits_budget && self.wants_slots(known.directory, keeps);
                 known.budget.ready_us().filter(|_| waits)
             }
             Timer::Eviction => self.eviction_us(known.config).filter(|_| self.wants_room),
@@ -349,7 +362,7 @@ impl Chain {
         if self.is_due(cx, Timer::Snapshot) {
             self.snapshot_is_due(cx);
         }
-        if self.is_due(cx, Timer::Gather) {
+        if self.is_due(cx, Timer::Source) {
             self.gather_again(cx);
         }
         self.go_on(cx);
@@ -426,7 +439,18 @@ impl Chain {
             destination: self.destination(cx)?,
             durable_generation: self.snapshots.durable_generation(),
             recovered_epoch: cx.directory.recovered_epoch(self.id),
+            preserves: cx.directory.preserves(self.id) == Preserved::All,
+            gathers: self.gathers(cx),
         })
+    }
+
+    /// Whether a client that moves to the epoch is to send what it preserves.
+    fn gathers(&self, cx: &Context<'_>) -> bool {
+        let gathers = match &self.phase {
+            Phase::Recovering(recovery) => recovery.gathers(),
+            _ => None,
+        };
+        gathers.unwrap_or(!cx.config.scheme.keeps_in_switches())
     }
 
     /// Whether it serves, nothing being recovered.
@@ -481,6 +505,11 @@ impl Chain {
     /// The epoch of the last recovery that has gathered, and the clients that it gave up.
     pub(super) fn abandoned_clients(&self) -> (u32, &[u64]) {
         (self.abandoned.0, &self.abandoned.1)
+    }
+
+    /// How many losses were declared in this run of the controller, and the last one.
+    pub(super) fn losses(&self) -> (u64, Option<Loss>) {
+        self.losses
     }
 
     /// Everything of the chain at a glance; nothing of switches, nodes and sessions.

@@ -1,19 +1,21 @@
-//! Recovery of a chain (rules 8 and 9): a new epoch, then hold, gather, store the newest, release.
-//! Clients run on meanwhile.
+//! Recovery of a chain (rules 8, 9 and 23): a new epoch, then hold, load what witnesses have or
+//! gather what clients preserve, store the newest, release. Clients run on meanwhile.
 
 use super::commands::Order;
 use super::gather::{Client, Gather};
+use super::witnesses::Witnesses;
 use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{
     ClientNotice, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand, SwitchConfig,
     batch_len,
 };
+use crate::controller::directory::Preserved;
 use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
 use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use switchback_wire::{Place, Seq};
+use switchback_wire::{KeyHash, Place, Seq};
 
 /// Stores under way to one node at a time.
 const STORES_MAX: usize = 8;
@@ -29,9 +31,22 @@ pub(super) struct Recovery {
     nodes: BTreeMap<u16, NodeRecovery>,
     /// Partitions whose records aren't all stored.
     partitions: BTreeMap<u16, PartitionRecovery>,
+    /// Every record was at its node when it began.
+    is_drained: bool,
     /// `None` until the new epoch is durable.
-    gather: Option<Gather>,
+    source: Option<Source>,
+    /// The store that makes its end durable, once nothing else is left to do.
+    ended_by: Option<u64>,
     times: RecoveryTimes,
+}
+
+/// Where it takes what was told and no node has.
+#[derive(Debug)]
+enum Source {
+    /// The switches that served.
+    Witnesses(Witnesses),
+    /// Clients, and the last snapshot.
+    Clients(Gather),
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +65,7 @@ struct PartitionRecovery {
 
 impl Recovery {
     /// A recovery whose epoch becomes durable by the store `stored_by`. A switch that served before
-    /// was last heard of at `silent_since_us`.
+    /// was last heard of at `silent_since_us`. `is_drained`: every record is at its node.
     pub(super) fn new(
         now: Now,
         epoch: u32,
@@ -58,13 +73,16 @@ impl Recovery {
         silent_since_us: u64,
         members: impl Iterator<Item = u16>,
         holders: impl Iterator<Item = u16>,
+        is_drained: bool,
     ) -> Recovery {
         Recovery {
             stored_by,
             unconfigured: members.collect(),
             nodes: holders.map(|node| (node, NodeRecovery::default())).collect(),
             partitions: BTreeMap::new(),
-            gather: None,
+            is_drained,
+            source: None,
+            ended_by: None,
             times: RecoveryTimes {
                 epoch,
                 started_us: now.monotonic_us,
@@ -76,25 +94,75 @@ impl Recovery {
 
     /// Whether switches and nodes have moved to the new epoch.
     pub(super) fn waits_for_clients_only(&self) -> bool {
-        self.gather.is_some()
+        self.source.is_some()
             && self.unconfigured.is_empty()
             && self.nodes.values().all(|node| node.moved)
     }
 
-    /// When its gathering has something to do without a message.
-    pub(super) fn gather_deadline_us(&self) -> Option<u64> {
-        self.gather.as_ref().and_then(Gather::deadline_us)
+    /// When its source has something to do without a message.
+    pub(super) fn source_deadline_us(&self) -> Option<u64> {
+        match self.source.as_ref()? {
+            Source::Witnesses(witnesses) => witnesses.deadline_us(),
+            Source::Clients(gather) => gather.deadline_us(),
+        }
     }
 
     /// See [`Gather::slept`].
     pub(super) fn slept(&mut self, now: Now, slept_us: u64, lease_us: u64) {
-        if let Some(gather) = &mut self.gather {
+        if let Some(gather) = self.gather_mut() {
             gather.slept(now, slept_us, lease_us);
         }
     }
 
+    /// What is being gathered from clients, or was.
+    fn gather_mut(&mut self) -> Option<&mut Gather> {
+        match self.source.as_mut()? {
+            Source::Clients(gather) => Some(gather),
+            Source::Witnesses(_) => None,
+        }
+    }
+
+    /// What is being loaded from witnesses, or was.
+    pub(super) fn witnesses_mut(&mut self) -> Option<&mut Witnesses> {
+        match self.source.as_mut()? {
+            Source::Witnesses(witnesses) => Some(witnesses),
+            Source::Clients(_) => None,
+        }
+    }
+
+    /// Whether clients are asked for what they preserve; `None` until the new epoch is durable.
+    pub(super) fn gathers(&self) -> Option<bool> {
+        self.source.as_ref().map(|source| matches!(source, Source::Clients(_)))
+    }
+
+    /// Whether it could go on with a witness, and has none: nodes hold the keys still.
+    pub(super) fn lacks_witness(&self) -> bool {
+        match &self.source {
+            Some(Source::Witnesses(witnesses)) => witnesses.is_empty(),
+            Some(Source::Clients(gather)) => !gather.is_over(),
+            None => false,
+        }
+    }
+
     fn is_merged(&self) -> bool {
-        self.gather.as_ref().is_some_and(Gather::is_over)
+        match &self.source {
+            Some(Source::Witnesses(witnesses)) => witnesses.is_over(),
+            Some(Source::Clients(gather)) => gather.is_over(),
+            None => false,
+        }
+    }
+
+    /// Takes the records in, which are to be stored.
+    fn merge(
+        &mut self,
+        records: BTreeMap<KeyHash, KeyedRecord>,
+        partition_of: impl Fn(&KeyHash) -> u16,
+    ) {
+        self.times.records = records.len() as u64;
+        for (hash, record) in records {
+            let partition = self.partitions.entry(partition_of(&hash)).or_default();
+            partition.to_store.push_back(record);
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -132,12 +200,14 @@ impl Chain {
     /// Takes the next steps of a recovery.
     pub(super) fn recover_on(&mut self, cx: &mut Context<'_>) {
         let Phase::Recovering(recovery) = &self.phase else { return };
-        if recovery.gather.is_none() {
+        if recovery.source.is_none() {
             if !cx.outbox.is_stored(recovery.stored_by) && cx.mechanisms.durable_epoch() {
                 return;
             }
             self.begin_recovery(cx);
         }
+        self.give_up_witnesses(cx);
+        self.merge_when_loaded(cx);
         self.merge_when_gathered(cx);
         self.store_and_release(cx);
         self.finish_recovery(cx);
@@ -146,6 +216,11 @@ impl Chain {
     /// The new epoch is durable: tell all parts.
     fn begin_recovery(&mut self, cx: &mut Context<'_>) {
         let generation = self.snapshots.next_generation(cx);
+        let Phase::Recovering(recovery) = &self.phase else {
+            unreachable!("called while recovering")
+        };
+        let is_drained = recovery.is_drained;
+        let keeps = cx.config.scheme.keeps_in_switches() && !is_drained;
         for (at, (switch, boot)) in cx.directory.members(self.id).iter().enumerate() {
             let config = SwitchConfig {
                 boot: *boot,
@@ -155,24 +230,56 @@ impl Chain {
                 map: cx.directory.map().clone(),
                 nodes: cx.members.node_addresses(),
             };
-            self.command_switch(cx, *switch, SwitchCommand::Configure(config));
+            let is_witness = cx.directory.witnesses(self.id).contains(&(*switch, *boot));
+            let command = if keeps && is_witness {
+                SwitchCommand::Freeze(config)
+            } else {
+                SwitchCommand::Configure(config)
+            };
+            self.command_switch(cx, *switch, command);
         }
         for node in cx.directory.holders(self.id) {
             self.send_epoch(cx, *node);
         }
+        self.begin_to_take(cx, is_drained);
+    }
+
+    /// Begins to take what was told and no node has: from witnesses or from clients.
+    fn begin_to_take(&mut self, cx: &mut Context<'_>, is_drained: bool) {
+        let members = cx.directory.members(self.id).iter();
+        let is_witness =
+            |member: &&(u16, u64)| is_drained || cx.directory.witnesses(self.id).contains(member);
+        let living: Vec<_> = members.filter(is_witness).map(|(switch, _)| *switch).collect();
+        if !self.takes_from_witnesses(cx, !living.is_empty()) {
+            self.gather(cx);
+            return;
+        }
+        let until_us = self.witnesses_until_us(cx);
+        let epoch = cx.directory.recovered_epoch(self.id);
+        let keys_max = cx.config.cache_records.max(self.cache.slots());
+        let witnesses = Witnesses::new(epoch, keys_max, living.into_iter(), until_us);
+        self.take_from(Source::Witnesses(witnesses));
+        let clients: Vec<_> = cx.sessions.waited_for(self.id).map(|(client, _)| client).collect();
+        self.ask(cx, &clients);
+    }
+
+    fn take_from(&mut self, source: Source) {
+        if let Phase::Recovering(recovery) = &mut self.phase {
+            recovery.source = Some(source);
+        }
+    }
+
+    /// Begins to gather what clients preserve.
+    pub(super) fn gather(&mut self, cx: &mut Context<'_>) {
         let ask_again_us = cx.now.in_us(cx.config.retry_us);
         let from = clients_to_gather_from(cx, self.id);
         let gather = Gather::new(from, cx.config.gather_bytes_max, ask_again_us);
         let clients = gather.clients();
-        let Phase::Recovering(recovery) = &mut self.phase else {
-            unreachable!("called while recovering")
-        };
-        recovery.gather = Some(gather);
+        self.take_from(Source::Clients(gather));
         self.ask(cx, &clients);
     }
 
-    /// The place of a member in the chain: of the first one, `at` is 0. Clients preserve what they
-    /// are told (rule 7), so the switches needn't.
+    /// The place of a member in the chain: of the first one, `at` is 0.
     fn place(&self, cx: &Context<'_>, at: usize) -> Place {
         let members = cx.directory.members(self.id);
         let address = |at: usize| {
@@ -184,20 +291,20 @@ impl Chain {
             length: members.len() as u8,
             before: at.checked_sub(1).and_then(address),
             after: address(at + 1),
-            protects: false,
+            protects: cx.directory.preserves(self.id) == Preserved::Nothing,
         }
     }
 
-    /// Asks clients to move to the epoch and to send what they preserve.
+    /// Asks clients to move to the epoch, and to send what they preserve if that is gathered.
     fn ask(&self, cx: &mut Context<'_>, clients: &[u64]) {
         if clients.is_empty() {
             return; // a bypass epoch's destination copies the map
         }
-        let Some(destination) = self.destination(cx) else { return };
-        let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
+        let Some(to) = self.grant(cx) else { return };
+        let chain = self.id;
         for client in clients {
-            let (destination, served) = (destination.clone(), cx.directory.served().clone());
-            cx.notify(*client, ClientNotice::Gather { chain, epoch, destination, served });
+            let (to, served) = (to.clone(), cx.directory.served().clone());
+            cx.notify(*client, ClientNotice::Move { chain, to, served });
         }
     }
 
@@ -216,10 +323,17 @@ impl Chain {
         self.command_node(cx, node, NodeCommand::Epoch(config));
     }
 
-    /// A switch has taken its configuration.
-    pub(super) fn switch_configured(&mut self, switch: u16) {
-        if let Phase::Recovering(recovery) = &mut self.phase {
-            recovery.unconfigured.remove(&switch);
+    /// A switch has taken its configuration: it refuses other epochs.
+    pub(super) fn switch_configured(&mut self, cx: &Context<'_>, switch: u16) {
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        recovery.unconfigured.remove(&switch);
+        let is_drained = recovery.is_drained;
+        let Some(witnesses) = recovery.witnesses_mut() else { return };
+        let is_to_be_loaded = witnesses.frozen(switch);
+        if is_to_be_loaded && is_drained {
+            witnesses.take(switch, Vec::new(), true);
+        } else if is_to_be_loaded {
+            self.load_witness(cx, switch, None);
         }
     }
 
@@ -272,7 +386,7 @@ impl Chain {
     /// What is being gathered, or was in the recovery that goes on.
     fn gather_mut(&mut self) -> Option<&mut Gather> {
         match &mut self.phase {
-            Phase::Recovering(recovery) => recovery.gather.as_mut(),
+            Phase::Recovering(recovery) => recovery.gather_mut(),
             _ => None,
         }
     }
@@ -287,14 +401,25 @@ impl Chain {
     /// All clients have answered, or are given up: the newest version of each key goes to the head
     /// of its partition.
     fn merge_when_gathered(&mut self, cx: &Context<'_>) {
-        let (newest, wait) = (cx.mechanisms.recover_newest(), cx.mechanisms.gather_all());
+        let newest = cx.mechanisms.recover_newest();
+        let loss = self.loss(cx);
+        let is_lost = loss.is_none_or(|loss| loss.keys > 0);
+        let waits =
+            cx.mechanisms.gather_all() && (cx.mechanisms.declare_after_clients() || !is_lost);
         let Phase::Recovering(recovery) = &mut self.phase else { return };
-        let Recovery { gather: Some(gather), partitions, times, .. } = &mut **recovery else {
-            return;
-        };
-        if gather.is_over() || (wait && !gather.is_done(cx.now)) {
+        let Some(Source::Clients(gather)) = &mut recovery.source else { return };
+        if gather.is_over() || (waits && !gather.is_done(cx.now)) {
             return;
         }
+        let Some(loss) = loss else {
+            gather.set_answered();
+            return;
+        };
+        if loss.keys > 0 {
+            self.losses = (self.losses.0 + 1, Some(loss));
+        }
+        let times = &mut recovery.times;
+        times.lost_keys = loss.keys;
         self.abandoned = (cx.directory.epoch(self.id), gather.end());
         times.gathered = gather.arrived();
         times.abandoned_clients = self.abandoned.1.len() as u64;
@@ -303,14 +428,24 @@ impl Chain {
         // A snapshot of an epoch that was recovered since is at the nodes already.
         let is_needed = snapshot.epoch >= cx.directory.recovered_epoch(self.id);
         let records = gather.take_records(if is_needed { &snapshot.records } else { &[] }, newest);
-        times.records = records.len() as u64;
-        for (hash, record) in records {
-            partitions
-                .entry(cx.directory.partition_of(&hash))
-                .or_default()
-                .to_store
-                .push_back(record);
+        recovery.merge(records, |hash| cx.directory.partition_of(hash));
+    }
+
+    /// A witness refuses the last recovered epoch, and was loaded: so nothing of it is told any more
+    /// that the witness doesn't have. The newest version of each key goes to the head of its
+    /// partition.
+    fn merge_when_loaded(&mut self, cx: &Context<'_>) {
+        let waits = cx.mechanisms.release_after_freeze();
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
+        let Some(Source::Witnesses(witnesses)) = &mut recovery.source else { return };
+        if witnesses.is_over() || (waits && !witnesses.are_enough()) {
+            return;
         }
+        let records = witnesses.end();
+        self.abandoned = (cx.directory.epoch(self.id), Vec::new());
+        recovery.times.loaded = witnesses.arrived();
+        recovery.times.collect_us = cx.now.monotonic_us - recovery.times.started_us;
+        recovery.merge(records, |hash| cx.directory.partition_of(hash));
     }
 
     /// Sends each partition's records to its head, and releases each node once all its partitions
@@ -422,8 +557,15 @@ impl Chain {
     }
 
     fn finish_recovery(&mut self, cx: &mut Context<'_>) {
-        let Phase::Recovering(recovery) = &self.phase else { return };
+        let Phase::Recovering(recovery) = &mut self.phase else { return };
         if !recovery.is_over() {
+            return;
+        }
+        // Nothing is admitted before it is durable that these switches are the witnesses (rule 24).
+        if let Some(ended_by) = recovery.ended_by {
+            if cx.outbox.is_stored(ended_by) {
+                self.phase = Phase::Serving;
+            }
             return;
         }
         let mut times = recovery.times;
@@ -433,11 +575,19 @@ impl Chain {
         self.times = Some(times);
         // The next recovery doesn't wait for a client that was silent during all of this one.
         let (since_us, chains) = (times.started_us, cx.directory.chains());
-        let gone = cx.sessions.give_up(self.id, since_us, &self.abandoned.1, chains);
-        cx.directory.end_recovery(cx.outbox, self.id, &gone);
+        let abandoned = if recovery.gather_mut().is_some() { &self.abandoned.1[..] } else { &[] };
+        let gone = cx.sessions.give_up(self.id, since_us, abandoned, chains);
+        let keeps = cx.config.scheme.keeps_in_switches();
+        let ended_by = cx.directory.end_recovery(cx.outbox, self.id, keeps, &gone);
         cx.sessions.forget(&gone);
-        self.phase = Phase::Serving;
-        self.snapshots.hurry(cx.now);
+        if keeps {
+            recovery.ended_by = Some(ended_by);
+        } else {
+            self.phase = Phase::Serving;
+        }
+        if cx.directory.preserves(self.id) == Preserved::All {
+            self.snapshots.hurry(cx.now);
+        }
     }
 }
 

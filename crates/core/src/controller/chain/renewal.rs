@@ -76,7 +76,7 @@ impl Chain {
                 self.renewal = Renewal::Refilling { keys };
                 if is_drained {
                     let members: Vec<_> = cx.directory.switches(self.id).collect();
-                    self.start_recovery(cx, &members);
+                    self.begin_epoch(cx, &members, true);
                 }
             }
             Renewal::Refilling { keys } if is_serving => self.preload(cx, keys),

@@ -2,7 +2,7 @@
 
 use super::{Chain, Context, Phase};
 use crate::control::{KeyedRecord, SwitchCommand};
-use crate::controller::directory::{SnapshotFile, encode};
+use crate::controller::directory::{Preserved, SnapshotFile, encode};
 use crate::controller::outbox::{Outbox, StoreFile};
 use crate::controller::status::ControllerStatus;
 use crate::time::Now;
@@ -235,9 +235,22 @@ impl Chain {
         self.snapshots.hurry(now);
     }
 
+    /// Clients preserve much: takes a snapshot soon, if it releases some of that.
+    pub(in crate::controller) fn relieve_clients(&mut self, cx: &mut Context<'_>) {
+        if self.takes_snapshots(cx) {
+            self.hurry_snapshot(cx.now);
+        }
+    }
+
     /// Complete snapshots so far.
     pub(in crate::controller) fn snapshots_completed(&self) -> u64 {
         self.snapshots.completed()
+    }
+
+    /// Whether snapshots are taken unasked: where clients preserve what they are told, which a
+    /// snapshot releases.
+    fn takes_snapshots(&self, cx: &Context<'_>) -> bool {
+        cx.directory.preserves(self.id) == Preserved::All
     }
 
     /// The next snapshot is due, or the one under way makes no progress.
@@ -246,7 +259,8 @@ impl Chain {
             self.snapshots.stalled(cx.now);
             return;
         }
-        self.snapshots.next_due_us = cx.config.snapshot_us.map(|period_us| cx.now.in_us(period_us));
+        let period_us = cx.config.snapshot_us.filter(|_| self.takes_snapshots(cx));
+        self.snapshots.next_due_us = period_us.map(|period_us| cx.now.in_us(period_us));
         let recovering =
             matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;

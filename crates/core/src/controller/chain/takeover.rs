@@ -5,8 +5,9 @@ use super::recovery::Recovery;
 use super::resync::Resync;
 use super::{Chain, Context, Phase};
 use crate::control::SwitchCommand;
-use crate::controller::Known;
+use crate::controller::directory::Preserved;
 use crate::controller::membership::SwitchHello;
+use crate::controller::{Known, Preserve};
 use crate::topology::form;
 use switchback_wire::EPOCH_MAX;
 
@@ -25,13 +26,15 @@ impl Chain {
         if is_same_life {
             self.heard_us.insert(switch, cx.now.monotonic_us);
         }
+        let is_member = cx.directory.switches(self.id).any(|member| member == switch);
         match self.phase {
             Phase::Waiting { .. } => _ = self.begin_if_formed(cx, switch),
-            _ if !is_same_life => {
+            _ if is_same_life => {}
+            _ if is_member || self.is_wanted_witness(cx, switch, boot) => {
                 let members = self.formed(cx, Some(switch));
                 self.start_recovery(cx, &members);
             }
-            _ => {}
+            _ => _ = self.takes_spare(cx, switch),
         }
         // Not if the epoch has changed just now.
         if needs_epoch
@@ -58,12 +61,14 @@ impl Chain {
         is_longer
     }
 
-    /// Who serves the chain's next epoch: its members that live, and spares in the places of others.
-    /// A spare that says hello just now (`first`) comes before others.
+    /// Who serves the chain's next epoch: every witness that lives, else its members, and spares in
+    /// the places of others. A spare that says hello just now (`first`) comes before others.
     fn formed(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
-        let may =
-            |switch| cx.directory.chain_of_switch(switch).is_none_or(|chain| chain == self.id);
-        let previous: Vec<_> = cx.directory.switches(self.id).collect();
+        let may = |switch| cx.directory.home_of_switch(switch).is_none_or(|chain| chain == self.id);
+        let mut previous = self.living_witnesses(cx);
+        if previous.is_empty() {
+            previous = cx.directory.switches(self.id).collect();
+        }
         form(cx.config.layers, &previous, &cx.members.candidates(cx.now, first, may))
     }
 
@@ -144,6 +149,11 @@ impl Chain {
     /// Begins the next epoch with these members; without any it is a bypass epoch. Everything else
     /// follows once the epoch is durable.
     pub(super) fn start_recovery(&mut self, cx: &mut Context<'_>, members: &[u16]) {
+        self.begin_epoch(cx, members, false);
+    }
+
+    /// The same; `is_drained`: every record is at its node.
+    pub(super) fn begin_epoch(&mut self, cx: &mut Context<'_>, members: &[u16], is_drained: bool) {
         let now_us = cx.now.monotonic_us;
         if cx.directory.last_epoch() >= EPOCH_MAX {
             // All epochs are used: the rack waits for the switches that served last.
@@ -168,7 +178,8 @@ impl Chain {
         let classes = members.last().map_or(&[][..], |owner| &hello(owner).classes);
         self.cache = Cache::new(classes, cx.config.cache_records);
         let boots = members.iter().map(|switch| (*switch, hello(switch).boot)).collect();
-        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots);
+        let preserves = self.preserves(cx, members);
+        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots, preserves);
         let recovery = Recovery::new(
             cx.now,
             cx.directory.epoch(self.id),
@@ -176,8 +187,24 @@ impl Chain {
             silent_since_us,
             members.iter().copied(),
             cx.directory.holders(self.id).iter().copied(),
+            is_drained,
         );
         self.phase = Phase::Recovering(Box::new(recovery));
+    }
+
+    /// What clients preserve if these switches serve: nothing, if there are copies in two failure
+    /// domains.
+    fn preserves(&self, cx: &Context<'_>, members: &[u16]) -> Preserved {
+        let copies = if cx.mechanisms.count_domains() {
+            cx.members.domains(members.iter().copied())
+        } else {
+            members.len()
+        };
+        let is_enough = copies > 1 && cx.config.scheme.keeps_in_switches();
+        match cx.config.preserve {
+            Preserve::Auto if is_enough => Preserved::Nothing,
+            _ => Preserved::All,
+        }
     }
 
     /// After a restart of the controller: the switches serve on, and tell what they hold.

@@ -249,7 +249,9 @@ impl Shim {
     fn standing(&self, chain: ChainId, served: &Served) -> NodeStanding {
         let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
         let needs_epoch = served.is_outlived() || is_used;
-        NodeStanding { epoch: served.epoch(), held: served.is_held(), needs_epoch }
+        let (epoch, held) = (served.epoch(), served.is_held());
+        let held_keys = if held { self.decider.offered_of(chain) as u32 } else { 0 };
+        NodeStanding { epoch, held, needs_epoch, held_keys }
     }
 
     fn repeat_updates(&mut self) {

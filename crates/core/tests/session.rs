@@ -1,0 +1,101 @@
+//! What a client's session preserves, and how it moves to another epoch.
+#![allow(clippy::unwrap_used)]
+
+use switchback_core::Now;
+use switchback_core::client::{ClientConfig, Operation, Outcome, Session};
+use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
+use switchback_core::topology::{ByChain, ChainId, ChainMap};
+use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, record_flags};
+
+const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
+
+fn chain(epoch: u32, preserves: bool) -> ChainGrant {
+    ChainGrant {
+        epoch,
+        destination: Destination::Switch(Address::in_memory(2, 0)),
+        durable_generation: 0,
+        recovered_epoch: 0,
+        preserves,
+        gathers: false,
+    }
+}
+
+/// A session in epoch 1, in which clients preserve what they are told, or not.
+fn session(preserves: bool) -> Session {
+    let mut session = Session::new(ClientConfig { lanes: 4, ..ClientConfig::default() }, 7, 1, NOW);
+    session.handle_message(
+        NOW,
+        ClientNotice::Granted(Grant {
+            boot: 7,
+            hello_us: NOW.monotonic_us,
+            lease_us: 1_000_000,
+            chains: ByChain::new(1, |_| Some(chain(1, preserves))),
+            served: ChainMap::default(),
+            hash_key: HashKey([1; 16]),
+            lane_first: 0,
+            lanes: 4,
+            request_base: 0,
+        }),
+    );
+    session
+}
+
+/// Submits an operation, which the cache answers as `answer` changes the header of its request.
+fn answered(
+    session: &mut Session,
+    operation: Operation<'_>,
+    answer: impl FnOnce(Header) -> Header,
+) -> Option<Outcome<'static>> {
+    session.submit(NOW, operation, 0).unwrap();
+    let mut packet = Packet::new();
+    session.poll_packet(&mut packet).unwrap();
+    let asked = packet.parse().unwrap();
+    let header = Header { flags: flags::CACHED, seq: Seq::new(1, 5), ..asked.header };
+    let packet = Packet::build(answer(header), &[], asked.key);
+    match session.handle_packet(NOW, &packet)?.outcome {
+        Outcome::Written { seq } => Some(Outcome::Written { seq }),
+        Outcome::ConditionFailed { seq } => Some(Outcome::ConditionFailed { seq }),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn write(condition: Option<Seq>) -> Operation<'static> {
+    Operation::Write { key: b"key", value: b"value", expiry_ms: 0, condition }
+}
+
+/// Rule 25.
+#[test]
+fn nothing_is_preserved_where_switches_protect_what_is_told() {
+    for preserves in [true, false] {
+        let mut session = session(preserves);
+        let done = |header| Header { op: Op::WriteReply, ..header };
+        assert!(answered(&mut session, write(None), done).is_some());
+        assert_eq!(session.preserved().len(), usize::from(preserves));
+        // What refused a condition is read first, if it is to be preserved.
+        let refused = |header| Header {
+            op: Op::WriteReply,
+            status: Status::ConditionFailed,
+            record_flags: record_flags::DIRTY,
+            ..header
+        };
+        let outcome = answered(&mut session, write(Some(Seq::new(1, 4))), refused);
+        assert_eq!(outcome.is_none(), preserves);
+    }
+}
+
+/// Rule 23.
+#[test]
+fn a_client_that_is_told_to_move_brings_what_it_preserves_only_if_that_is_gathered() {
+    for gathers in [false, true] {
+        let mut session = session(true);
+        let done = |header| Header { op: Op::WriteReply, ..header };
+        answered(&mut session, write(None), done);
+        while session.poll_message().is_some() {}
+        let to = ChainGrant { gathers, ..chain(2, false) };
+        let (chain, served) = (ChainId::new(0), ChainMap::default());
+        session.handle_message(NOW, ClientNotice::Move { chain, to, served });
+        assert_eq!((session.epoch(), session.preserved().len()), (2, 1));
+        let brought = session.poll_message();
+        assert_eq!(matches!(brought, Some(ClientReport::Preserved { .. })), gathers);
+    }
+}
