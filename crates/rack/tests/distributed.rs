@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_client::{Client, ClientConfig, Error, Options};
+use switchback_core::controller::{ChainStatus, ControllerStatus};
 use switchback_net::free_addresses;
 use switchback_rack::admin::{Admin, MetricsServer, RackStatus};
 use switchback_rack::config::{Overrides, RackConfig};
@@ -313,6 +314,80 @@ async fn a_chain_of_two_switches_outlives_each_of_them() {
     }
     drop(client);
     spares.into_iter().for_each(SwitchPart::stop);
+    controller.stop();
+    node.stop();
+}
+
+/// Two chains of two switches, the layers of which are in domains of their own, without spares.
+fn config_of_two_domains(directory: &Path) -> RackConfig {
+    let [controller, first, second, third, fourth, node] = free_addresses().unwrap();
+    let switches: String = [(first, "left"), (second, "right"), (third, "left"), (fourth, "right")]
+        .map(|(address, domain)| {
+            format!("[[switch]]\naddress = \"{address}\"\ndomain = \"{domain}\"\n\n")
+        })
+        .concat();
+    let text = format!(
+        "[rack]\nscheme = \"distreach\"\nswitch_timeout_ms = 300\nlease_ms = 2000\nsnapshot_period_ms = 100\n\n\
+         [topology]\nlayers = 2\nchains = 2\n\n[controller]\nlisten = \"{controller}\"\n\n{switches}\
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n",
+    );
+    match RackConfig::parse(&text, "test.toml", directory, &Overrides::default()) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Fails if a snapshot is taken of what switches of two domains have, or
+/// if what only those of one domain have left is lost, or asked of clients.
+#[tokio::test]
+async fn chains_in_two_domains_are_recovered_from_one_of_them_and_no_client_is_asked() {
+    let directory = tempfile::tempdir().unwrap();
+    let config = config_of_two_domains(directory.path());
+    let controller = ControllerPart::start(&config).unwrap();
+    let node = NodePart::start(&config, 0).unwrap();
+    let [first, second, third, fourth] =
+        [0, 1, 2, 3].map(|index| SwitchPart::start(&config, index, None).unwrap());
+    let client = Client::connect(config.controller.listen, options()).await.unwrap();
+    let status = || controller.controller.call(|it, now| it.status(now)).unwrap();
+    let until = async |what: &str, is: &dyn Fn(&ControllerStatus) -> bool| {
+        let start = Instant::now();
+        while !is(&status()) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", status());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let is_whole = |status: &ControllerStatus| {
+        let whole = |chain: &ChainStatus| chain.members.len() == 2 && chain.phase == "serving";
+        status.chains.iter().all(whole)
+    };
+    until("two chains of two switches serve", &is_whole).await;
+    warm(&client).await;
+    for key in 0..50u32 {
+        write(&client, &key.to_be_bytes(), &[1; 100]).await;
+    }
+    assert!(status().chains.iter().all(|chain| chain.domains == 2 && !chain.preserved));
+    assert_eq!(status().snapshots_completed, 0);
+    let owners = [&second, &fourth].map(|owner| owner.datapath.statistics().absorbed_writes);
+    assert!(owners.iter().all(|absorbed| *absorbed > 10), "{owners:?} writes were absorbed");
+
+    // One domain dies, which has both owners.
+    [second, fourth].into_iter().for_each(SwitchPart::stop);
+    for key in 0..50u32 {
+        let found = value(&client, &key.to_be_bytes()).await;
+        assert_eq!(found, Some(vec![1; 100]), "key {key}");
+    }
+    let is_left = |status: &ControllerStatus| {
+        let left = |chain: &ChainStatus| chain.members.len() == 1 && chain.phase == "serving";
+        status.chains.iter().all(left)
+    };
+    until("what is left serves", &is_left).await;
+    let after = status();
+    let recovery = after.recovery.expect("there was one");
+    assert!(recovery.loaded > 0 && recovery.gathered == 0, "{recovery:?}");
+    let protects = |chain: &ChainStatus| (chain.domains, chain.preserved, chain.losses);
+    assert!(after.chains.iter().all(|chain| protects(chain) == (1, true, 0)), "{after:?}");
+    drop(client);
+    [first, third].into_iter().for_each(SwitchPart::stop);
     controller.stop();
     node.stop();
 }
