@@ -33,7 +33,8 @@ uses() {
 failing() { grep -v ': works$' "$work/$1" | sed 's/: .*//' | LC_ALL=C sort | paste -sd ';'; }
 
 lists='bullmq;celery;limits, moving window;rq'
-several='aiocache;bullmq;celery;django, set_many;django-redis, set_many;dogpile.cache;keyv, setMany, getMany, clear;limits, moving window;limits, sliding window;rq'
+several='aiocache;bullmq;celery;django, set_many;django-redis, set_many;dogpile.cache;'
+several+='keyv, setMany, getMany, clear;limits, moving window;limits, sliding window;rq'
 uses refuse
 check 'refuse: none goes wrong silently' equal "$code" 0
 check 'refuse: 28 were tried' equal "$(wc -l <"$work/refuse")" 28

@@ -152,12 +152,14 @@ pub(crate) struct Batch {
     script: Option<Box<Script>>,
 }
 
+/// Value and expiry, if there is a record; and its version.
+type FoundVersion = (Option<(Vec<u8>, u64)>, Seq);
+
 /// A script, what was found of its keys, and what it has come to.
 #[derive(Debug)]
 struct Script {
     program: Program,
-    /// Value, expiry and version.
-    found: Vec<(Option<(Vec<u8>, u64)>, Seq)>,
+    found: Vec<FoundVersion>,
     /// What is to be written, and to which key.
     effects: Vec<(usize, Effect, Vec<u8>)>,
     attempts: u32,

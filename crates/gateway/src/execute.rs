@@ -236,6 +236,7 @@ fn printable(bytes: &[u8]) -> String {
 /// Every command of the table: one that isn't here doesn't compile.
 #[inline]
 #[deny(clippy::wildcard_enum_match_arm)]
+#[allow(clippy::too_many_lines)] // A line or two a command.
 pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'a>, Failure> {
     let keys = verb.spec().keys;
     if keys.0 > 0 {

@@ -1,30 +1,34 @@
 //! Which keys the source changes while they are copied, by its keyspace notifications.
 
 use anyhow::{Context, bail, ensure};
-use redis::{Connection, Msg, RedisError, cmd};
+use redis::{Connection, Msg, cmd};
 use std::collections::HashSet;
-use std::error::Error;
-use std::io;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Changed keys that are remembered; more are copied before further ones are taken.
+/// Changed keys that are remembered; while there are so many, no more notifications are taken.
 const KEYS_MAX: usize = 100_000;
-/// How long to wait for notifications that may be under way, and to take what comes without end.
-const QUIET: Duration = Duration::from_millis(10);
-const TAKEN_WITHIN: Duration = Duration::from_millis(50);
+/// How long the source may take to tell what it has changed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Events of keys (`E`), of all types and reasons (`A`).
 const WANTED: &str = "EA";
 
-/// A subscription to what changes.
+type Keys = Arc<Mutex<HashSet<Vec<u8>>>>;
+
+/// A subscription to what changes; a thread takes it.
 pub(crate) struct Changes {
-    /// Never used for other commands.
-    subscribed: Connection,
+    keys: Keys,
+    /// Told when the marker comes; closed when the subscription ends.
+    marked: Receiver<()>,
+    marker: String,
     /// What the source's notifications were set to, if that was changed.
     before: Option<String>,
-    marker: String,
-    keys: HashSet<Vec<u8>>,
+}
+
+fn lock(keys: &Keys) -> MutexGuard<'_, HashSet<Vec<u8>>> {
+    keys.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Changes {
@@ -44,48 +48,39 @@ impl Changes {
             subscribed.send_packed_command(&command.get_packed_command())?;
             subscribed.recv_response()?;
         }
-        Ok(Changes { subscribed, before, marker, keys: HashSet::new() })
+        // Between two changes any time may pass.
+        subscribed.set_read_timeout(None)?;
+        let (keys, (marks, marked)) = (Keys::default(), channel());
+        let (theirs, name) = (Arc::clone(&keys), marker.clone());
+        std::thread::Builder::new()
+            .name("changes".into())
+            .spawn(move || take_notes(subscribed, &theirs, &name, &marks))?;
+        Ok(Changes { keys, marked, marker, before })
     }
 
     /// Takes the keys that have changed until now, as far as the source has told.
     pub(crate) fn take(&mut self) -> anyhow::Result<Vec<Vec<u8>>> {
-        self.subscribed.set_read_timeout(Some(QUIET))?;
-        let end = Instant::now() + TAKEN_WITHIN;
-        while self.keys.len() < KEYS_MAX && Instant::now() < end {
-            match self.subscribed.recv_response() {
-                Ok(message) => self.note(&message),
-                Err(error) if error.is_timeout() || is_interrupted(&error) => break,
-                Err(error) => return Err(error).context(LOST),
-            };
-        }
-        Ok(self.keys.drain().collect())
+        let ended = self.marked.try_recv() == Err(std::sync::mpsc::TryRecvError::Disconnected);
+        ensure!(!ended, "{LOST}");
+        Ok(lock(&self.keys).drain().collect())
     }
 
-    /// The same, of all that has changed until now for certain: the source answers in order, so
-    /// that everything is told before a message that is published now.
-    pub(crate) fn take_all(&mut self, source: &mut Connection) -> anyhow::Result<Vec<Vec<u8>>> {
+    /// Has the source send the marker: it answers in order, so that all that has changed until now
+    /// is told before.
+    pub(crate) fn mark(&mut self, source: &mut Connection) -> anyhow::Result<()> {
         let told: i64 = cmd("PUBLISH").arg(&self.marker).arg("").query(source)?;
         ensure!(told == 1, "{LOST}");
-        self.subscribed.set_read_timeout(Some(Duration::from_secs(30)))?;
-        loop {
-            let message = match self.subscribed.recv_response() {
-                Err(error) if is_interrupted(&error) => continue,
-                message => message.context(LOST)?,
-            };
-            if self.note(&message) {
-                return Ok(self.keys.drain().collect());
-            }
-        }
+        Ok(())
     }
 
-    /// Takes note of a message; true if it is the marker.
-    fn note(&mut self, message: &redis::Value) -> bool {
-        let Some(message) = Msg::from_value(message) else { return false };
-        if message.get_channel_name() == self.marker {
-            return true;
+    /// Whether the marker has come; waits a little.
+    pub(crate) fn is_marked(&mut self, waited: Duration) -> anyhow::Result<bool> {
+        use std::sync::mpsc::RecvTimeoutError::{Disconnected, Timeout};
+        match self.marked.recv_timeout(Duration::from_millis(20)) {
+            Ok(()) => Ok(true),
+            Err(Timeout) if waited < PATIENCE => Ok(false),
+            Err(Timeout | Disconnected) => bail!("{LOST}"),
         }
-        self.keys.insert(message.get_payload_bytes().to_vec());
-        false
     }
 
     /// Sets the source's notifications to what they were.
@@ -95,12 +90,21 @@ impl Changes {
     }
 }
 
-/// Whether a signal came while it waited.
-fn is_interrupted(error: &RedisError) -> bool {
-    type Cause = Arc<dyn Error + Send + Sync>;
-    let cause = error.source().and_then(|cause| cause.downcast_ref::<Cause>());
-    let cause = cause.and_then(|cause| cause.downcast_ref::<io::Error>());
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::Interrupted)
+/// Takes what the source tells, until it ends the subscription.
+fn take_notes(mut subscribed: Connection, keys: &Keys, marker: &str, marks: &Sender<()>) {
+    while let Ok(message) = subscribed.recv_response() {
+        let Some(message) = Msg::from_value(&message) else { continue };
+        if message.get_channel_name() == marker {
+            if marks.send(()).is_err() {
+                return;
+            }
+            continue;
+        }
+        while lock(keys).len() >= KEYS_MAX {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        lock(keys).insert(message.get_payload_bytes().to_vec());
+    }
 }
 
 const LOST: &str = "the source has ended the subscription to its changes, so some may be missed; \

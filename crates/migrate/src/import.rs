@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Copy the strings of a Redis into a rack, also while it is written to.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  switchback import --from redis://:secret@10.0.0.5:6379\n  \
-                  switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C, and then what is left\n\n\
+                  switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n\n\
                   It goes on where it was after a crash. docs/run/migrate.md says how to move a program that runs.")]
 pub struct ImportArgs {
     /// Where the records are: redis://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
@@ -140,10 +140,10 @@ impl Copier {
                 }
                 continue;
             };
-            let changed = match stops {
-                false => changes.take()?,
-                true => changes.take_all(&mut self.from)?,
-            };
+            if stops {
+                self.copy_rest(args, changes)?;
+            }
+            let changed = changes.take()?;
             for keys in changed.chunks(usize::from(args.batch)) {
                 self.copy(keys)?;
             }
@@ -156,6 +156,18 @@ impl Copier {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+
+    /// Copies what has changed until now, but for what was told last.
+    fn copy_rest(&mut self, args: &ImportArgs, changes: &mut Changes) -> anyhow::Result<()> {
+        changes.mark(&mut self.from)?;
+        let began = Instant::now();
+        while !changes.is_marked(began.elapsed())? {
+            for keys in changes.take()?.chunks(usize::from(args.batch)) {
+                self.copy(keys)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes keys at the target what they are at the source. How many were strings, and how many
