@@ -1,7 +1,8 @@
 //! A memo of throughputs: a run that several experiments need is made once.
 
 use super::Context;
-use crate::trial::{Bench, Case, Measured};
+use crate::profile::Profile;
+use crate::trial::{Bench, Case, Effort, Measured};
 use std::sync::{Mutex, PoisonError};
 use switchback_bench::workload::Workload;
 use switchback_wire::PerScheme;
@@ -19,15 +20,16 @@ impl Starts {
         if is_cold { &self.cold } else { &self.preloaded }
     }
 
-    fn measured(case: &Case, seed: u64, context: &Context) -> Starts {
-        let bench = |is_cold| Bench::new(Case { is_cold, ..case.clone() }, &context.profile, seed);
+    /// Measures a case.
+    pub(crate) fn measured(case: &Case, seed: u64, profile: &Profile, effort: &Effort) -> Starts {
+        let bench = |is_cold| Bench::new(Case { is_cold, ..case.clone() }, profile, seed);
         let preloaded = bench(false);
-        let preloaded = PerScheme::from_fn(|scheme| preloaded.throughput(scheme, &context.effort));
+        let preloaded = PerScheme::from_fn(|scheme| preloaded.throughput(scheme, effort));
         let cold = bench(true);
         let cold = PerScheme::from_fn(|scheme| {
             // Without a cache there is nothing to preload, so both starts are the same run.
             if scheme.caches() {
-                cold.throughput(scheme, &context.effort)
+                cold.throughput(scheme, effort)
             } else {
                 preloaded[scheme].clone()
             }
@@ -58,7 +60,7 @@ impl Memo {
         let results = context.run_all(
             &missing,
             |(case, _)| cost(case),
-            |(case, seed)| Starts::measured(case, *seed, context),
+            |(case, seed)| Starts::measured(case, *seed, &context.profile, &context.effort),
         );
         measured.extend(
             missing.into_iter().zip(results).map(|((case, seed), starts)| (case, seed, starts)),

@@ -135,7 +135,7 @@ impl Experiment {
         Experiment { name: "7", weight: 70, run: dynamic::run },
         Experiment { name: "8", weight: 40, run: snapshots::run },
         Experiment { name: "9", weight: 20, run: recovery::run },
-        Experiment { name: "twitter", weight: 40, run: twitter::run },
+        Experiment { name: "twitter", weight: 90, run: twitter::run },
     ];
 
     /// Runs it.

@@ -5,11 +5,12 @@
 //! which figure is missing. A cluster fits a slot if its mean record does, since lengths were
 //! published as means only.
 
+use super::memo::Starts;
 use super::sweep::{COLUMNS, mops, row};
 use super::{Context, Finding};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
-use crate::trial::{Bench, Case, Effort, Measured};
+use crate::trial::{Case, Effort, Measured};
 use switchback_bench::predict::{Forecast, GAIN_MIN, SLOT_BYTES_MAX, SLOTS, Verdict, forecast};
 use switchback_bench::workload::{Cluster, Demand, ValueBytes, Workload, twitter};
 use switchback_wire::{PerScheme, Scheme};
@@ -24,6 +25,7 @@ const UNLIMITED: f64 = 0.9;
 const EFFORT: Effort = Effort { operations: (30_000, 600_000), ..Effort::QUICK };
 
 /// A cluster and its results.
+#[derive(Clone)]
 struct Row {
     cluster: &'static Cluster,
     /// Share of the requests that write.
@@ -31,6 +33,8 @@ struct Row {
     /// A run of each scheme for every seed; empty if the figures don't suffice, or no record can be
     /// cached.
     runs: Vec<PerScheme<Measured>>,
+    /// The same from an empty cache.
+    cold: Vec<PerScheme<Measured>>,
     /// Why there are no runs.
     unrun: Option<String>,
     forecast: Option<Forecast>,
@@ -73,6 +77,7 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
             writes / (reads + writes)
         }),
         runs: Vec::new(),
+        cold: Vec::new(),
         unrun: case(cluster).err(),
         forecast: forecast(
             cluster,
@@ -92,13 +97,11 @@ fn rows(context: &Context, clusters: &[&'static Cluster]) -> Vec<Row> {
     let results = context.run_all(
         &jobs,
         |_| 1,
-        |(_, case, seed)| {
-            let bench = Bench::new(case.clone(), &context.profile, *seed);
-            PerScheme::from_fn(|scheme| bench.throughput(scheme, &EFFORT))
-        },
+        |(_, case, seed)| Starts::measured(case, *seed, &context.profile, &EFFORT),
     );
-    for ((at, ..), measured) in jobs.iter().zip(results) {
-        rows[*at].runs.push(measured);
+    for ((at, ..), starts) in jobs.iter().zip(results) {
+        rows[*at].runs.push(starts.of(false).clone());
+        rows[*at].cold.push(starts.of(true).clone());
     }
     rows
 }
@@ -200,13 +203,13 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
             ("twitter_clusters", clusters_csv(context, rows)),
         ],
         figures: vec![figure(context, rows)],
-        tables: vec![verdicts(rows), fitting(rows), table(rows)],
+        tables: vec![verdicts(rows), fitting(rows), table(rows), cold(rows)],
     }
 }
 
 const LIMITS: &str = "\
 Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 records cached, \
-preloaded, as those of the paper's experiments; its own rate is not needed for a gain. Lengths were published as \
+preloaded, as those of the paper's experiments, and in the last table from an empty cache; its own rate is not needed for a gain. Lengths were published as \
 means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots is a bound \
 for any distribution of lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
 cluster that is called read-only may have a few writes, and where one key draws most of the requests write-back \
@@ -357,15 +360,46 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
+/// A table of the clusters that ran, in the same order, from an empty cache.
+fn cold(rows: &[Row]) -> Table {
+    let mut head = vec!["cluster".to_owned()];
+    head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
+    head.extend(["limit_learned", "of limit_learned", "hit ratio"].map(str::to_owned));
+    head.extend(Scheme::baselines().map(|other| format!("x {other}")));
+    let title = "Throughput in Mops (modelled), cold; limit_learned: of write-back with what a perfect learner had cached";
+    let mut table = Table::new(title, &head);
+    for row in by_gain(rows) {
+        let row = Row { runs: row.cold.clone(), ..row.clone() };
+        let ours = |value: fn(&Measured) -> f64| row.of(|m| value(&m[Scheme::FarReach]));
+        let Some(of_learned) = ours(|run| run.throughput_ops / run.goal_ops()) else { continue };
+        let is_result = row.runs.iter().flat_map(PerScheme::iter).all(|(_, run)| run.is_converged);
+        let unsettled = if is_result { "" } else { " (not converged: no result)" };
+        let mut cells = vec![format!("{}{unsettled}", row.cluster.number)];
+        let of = |estimate: Option<Estimate>| {
+            estimate.map_or("-".to_owned(), |estimate| row.mops(estimate))
+        };
+        cells.extend(Scheme::OF_ONE_LAYER.map(|scheme| of(row.throughput(scheme))));
+        cells.push(of(ours(Measured::goal_ops)));
+        cells.push(format!("{:.3}", of_learned.mean));
+        cells.push(known(ours(|run| run.hit_ratio).map(|ratio| ratio.mean), 3));
+        cells.extend(Scheme::baselines().map(|other| row.gain(other)));
+        table.row(cells);
+    }
+    table
+}
+
 fn csv(context: &Context, rows: &[Row]) -> Csv {
     let mut csv = Csv::new(&[&["cluster"][..], &COLUMNS].concat());
     for found in rows {
-        let Ok(case) = case(found.cluster) else { continue };
-        for (seed, measured) in seeds(context).into_iter().zip(&found.runs) {
-            for (scheme, measured) in measured.iter() {
-                let mut fields = vec![found.cluster.number.to_string()];
-                fields.extend(row(&context.profile, scheme, &case, seed, measured));
-                csv.row(&fields);
+        let Ok(preloaded) = case(found.cluster) else { continue };
+        for (is_cold, runs) in [(false, &found.runs), (true, &found.cold)] {
+            let case = Case { is_cold, ..preloaded.clone() };
+            for (seed, measured) in seeds(context).into_iter().zip(runs) {
+                for (scheme, measured) in measured.iter() {
+                    let mut fields = vec![found.cluster.number.to_string()];
+                    fields.extend(row(&context.profile, scheme, &case, seed, measured));
+                    csv.row(&fields);
+                }
             }
         }
     }
@@ -533,8 +567,8 @@ mod tests {
         );
         let finding = finding(&context(), &rows);
         let lines = |at: usize| finding.csv[at].1.text().lines().count();
-        assert_eq!((lines(0), lines(1)), (1 + 3 * Scheme::OF_ONE_LAYER.len(), 1 + 6));
-        assert_eq!(finding.tables[2].rows.len(), 6);
+        assert_eq!((lines(0), lines(1)), (1 + 2 * 3 * Scheme::OF_ONE_LAYER.len(), 1 + 6));
+        assert_eq!([2, 3].map(|at| finding.tables[at].rows.len()), [6, 3]);
     }
 
     #[test]
