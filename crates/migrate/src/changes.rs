@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Changed keys that are remembered; while there are so many, no more notifications are taken.
+/// Changed keys that are remembered; no more notifications are taken while all places are full.
 const KEYS_MAX: usize = 100_000;
 /// How long the source may take to tell what it has changed.
 const PATIENCE: Duration = Duration::from_secs(60);
