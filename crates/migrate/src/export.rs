@@ -54,7 +54,11 @@ const END: u8 = 0xff;
 ///
 /// # Errors
 /// A gateway that can't be reached or refuses something, a disk that is full.
-pub fn export(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
+pub fn export(args: &ExportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitCode> {
+    server::undisturbed(move || run(args, &signals))
+}
+
+fn run(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let mut server = server::connect(&args.from)?;
     let from = redis::Client::open(args.from.as_str())?.get_connection_info().addr().to_string();
     let (part, state) = (beside(&args.to, "part"), beside(&args.to, "state"));

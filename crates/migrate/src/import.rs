@@ -55,7 +55,11 @@ struct Progress {
 ///
 /// # Errors
 /// Servers that can't be reached or refuse something; the state says how far it was.
-pub fn import(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
+pub fn import(args: &ImportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitCode> {
+    server::undisturbed(move || run(args, &signals))
+}
+
+fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let mut copier =
         Copier { from: server::connect(&args.from)?, to: server::connect(&args.to)?, copied: 0 };
     let client = Client::open(args.from.as_str())?;

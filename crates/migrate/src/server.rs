@@ -23,6 +23,13 @@ pub(crate) enum Found {
     OtherType,
 }
 
+/// Does work in a thread of its own: a signal comes to the process's first thread, where it would end
+/// the wait for an answer.
+pub(crate) fn undisturbed<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
 /// Connects to `redis://[:PASSWORD@]HOST:PORT[/DATABASE]`.
 pub(crate) fn connect(url: &str) -> anyhow::Result<Connection> {
     // Without the URL in the message: it may have a password.

@@ -45,10 +45,10 @@ pub(crate) fn demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
 
 /// `switchback import`.
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    switchback_migrate::import(args, &serve::signals(ENDS_AT_ONCE, false)?)
+    switchback_migrate::import(args, serve::signals(ENDS_AT_ONCE, false)?)
 }
 
 /// `switchback export`.
 pub(crate) fn export(args: &ExportArgs) -> anyhow::Result<ExitCode> {
-    switchback_migrate::export(args, &serve::signals(ENDS_AT_ONCE, false)?)
+    switchback_migrate::export(args, serve::signals(ENDS_AT_ONCE, false)?)
 }
