@@ -316,8 +316,8 @@ STEP u32 control_set_epoch(struct packet *packet, struct call *call)
         if (is_freeze && !control_take_place(packet, call)) {
             return drop(CONTROL);
         }
-        // No snapshot survives its epoch. After a stop generations may begin below: the controller's
-        // last ones may not have been durable.
+        // No snapshot survives its epoch. After a stop generations may begin below: the
+        // controller's last ones may not have been durable.
         bool is_free = is_stop || call->header.generation > generation;
         u32 next = is_free ? call->header.generation : generation;
         store_release(&registers->snapshot, snapshot_of(next, 0));

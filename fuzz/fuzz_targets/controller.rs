@@ -216,7 +216,8 @@ impl Rack {
                     }
                     SwitchCommand::LoadFrozen(_) => {
                         let next = draw.once_in(4).then(|| draw.location());
-                        let record = |draw: &mut Draw<'_>| draw.keyed_record(self.controller.epoch());
+                        let record =
+                            |draw: &mut Draw<'_>| draw.keyed_record(self.controller.epoch());
                         SwitchResult::Frozen(draw.some(record), next)
                     }
                     SwitchCommand::Inspect(entries) => SwitchResult::Inspected(

@@ -113,7 +113,7 @@ pub fn add_sources(gateway: &Gateway, sources: &Sources) {
         crate::metrics::gateway(samples, &counted);
         crate::metrics::heat(samples, &asked);
         if let Some(tls) = &tls {
-            crate::metrics::certificates(samples, tls);
+            crate::metrics::certificate(samples, tls.expires_unix_s());
         }
     });
 }

@@ -30,6 +30,16 @@ pub enum Preserve {
     Always,
 }
 
+impl Preserve {
+    /// As rack.toml spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preserve::Auto => "auto",
+            Preserve::Always => "always",
+        }
+    }
+}
+
 impl FromStr for Preserve {
     type Err = String;
     fn from_str(word: &str) -> Result<Preserve, String> {
@@ -50,6 +60,16 @@ pub enum OnLoss {
     Declare,
     /// The keys are held until such a switch comes back.
     Hold,
+}
+
+impl OnLoss {
+    /// As rack.toml spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnLoss::Declare => "declare",
+            OnLoss::Hold => "hold",
+        }
+    }
 }
 
 impl FromStr for OnLoss {

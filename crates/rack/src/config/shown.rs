@@ -58,6 +58,8 @@ fn rack(rack: &Rack) -> Value {
         "switch_timeout_ms": rack.switch_timeout_ms,
         "lease_ms": rack.lease_ms,
         "snapshot_period_ms": rack.snapshot_period_ms,
+        "preserve": rack.preserve.name(),
+        "on_loss": rack.on_loss.name(),
         "drain_timeout_ms": rack.drain_timeout_ms,
     })
 }
@@ -84,11 +86,14 @@ fn controller(controller: &Controller) -> Value {
         "data": path(&controller.data),
         "lanes": controller.lanes,
         "spool_wait_ms": controller.spool_wait_ms,
+        "witness_wait_ms": controller.witness_wait_ms,
         "bypass_ms": controller.bypass_ms,
     })
 }
 
 fn gateway(gateway: &Gateway) -> Value {
+    let tls = gateway.tls.as_ref();
+    let files = tls.map(|tls| &tls.files);
     json!({
         "resp": gateway.resp.to_string(),
         "metrics": text(gateway.metrics.as_ref()),
@@ -97,6 +102,10 @@ fn gateway(gateway: &Gateway) -> Value {
         "spool": path(&gateway.spool),
         "spool_max_mb": gateway.spool_max_mb,
         "has_password": gateway.password.as_ref().is_some_and(|password| !password.is_empty()),
+        "tls_certificate": files.map(|files| path(&files.certificate)),
+        "tls_key": files.map(|files| path(&files.key)),
+        "tls_client_ca": files.and_then(|files| files.client_ca.as_deref().map(path)),
+        "tls_resp": text(tls.and_then(|tls| tls.resp.as_ref())),
         "max_clients": gateway.max_clients,
         "pipeline_max": gateway.pipeline_max,
         "transactions": gateway.transactions.name(),
@@ -120,6 +129,7 @@ fn switch(switch: &Switch) -> Value {
     json!({
         "address": switch.address.to_string(),
         "layer": switch.layer,
+        "domain": switch.domain,
         "metrics": text(switch.metrics.as_ref()),
     })
 }

@@ -11,7 +11,7 @@ mod sources;
 pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
 pub use sources::{
-    agent, build, certificates, control_channel, controller, datapath, engine, gateway, heat,
+    agent, build, certificate, control_channel, controller, datapath, engine, gateway, heat,
     interface, node, process, queue, socket,
 };
 

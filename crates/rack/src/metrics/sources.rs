@@ -10,9 +10,7 @@ use switchback_core::controller::{
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
-use switchback_gateway::{
-    Answerer, ErrorKind, GatewayStatistics, Refused, Tls, Verb, WorkerStatistics,
-};
+use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
 use switchback_heat::{Heat, SECONDS_MAX};
 use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_wire::Scheme;
@@ -255,10 +253,10 @@ pub fn heat(samples: &mut Samples, asked: &Heat) {
     samples.gauge("switchback_hottest_key_share", SHARE, &[], share);
 }
 
-/// The certificates that a gateway shows.
-pub fn certificates(samples: &mut Samples, tls: &Tls) {
+/// The certificate that a gateway shows.
+pub fn certificate(samples: &mut Samples, expires_unix_s: u64) {
     const EXPIRES: &str = "Unix time at which the gateway's certificate expires.";
-    let at = tls.expires_unix_s() as f64;
+    let at = expires_unix_s as f64;
     samples.gauge("switchback_gateway_certificate_expiry_timestamp_seconds", EXPIRES, &[], at);
 }
 
@@ -672,6 +670,7 @@ mod tests {
         process(&mut samples);
         controller(&mut samples, &status(), 2);
         gateway(&mut samples, &GatewayStatistics::new(1));
+        certificate(&mut samples, 1_800_000_000);
         heat(&mut samples, &Heat::new(1));
         control_channel(&mut samples, &ControlStatistics::default());
         for index in ["0", "1"] {

@@ -209,7 +209,8 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
 
 const LIMITS: &str = "\
 Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 records cached, \
-preloaded, as those of the paper's experiments, and in the last table from an empty cache; its own rate is not needed for a gain. Lengths were published as \
+preloaded, as those of the paper's experiments, and in the last table from an empty cache; its own rate is not \
+needed for a gain. Lengths were published as \
 means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots is a bound \
 for any distribution of lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
 cluster that is called read-only may have a few writes, and where one key draws most of the requests write-back \
