@@ -25,6 +25,8 @@ pub(super) struct Snapshots {
     taking: Option<Taking>,
     /// `None`: once one is asked for.
     next_due_us: Option<u64>,
+    /// An operator asked for one since the last one was complete.
+    is_asked_for: bool,
     started_us: u64,
     completed: u64,
     failed: u64,
@@ -55,6 +57,7 @@ impl Snapshots {
             last,
             taking: None,
             next_due_us,
+            is_asked_for: false,
             started_us: 0,
             completed: 0,
             failed: 0,
@@ -91,6 +94,11 @@ impl Snapshots {
     pub(super) fn hurry(&mut self, now: Now) {
         let soon_us = (self.started_us + PAUSE_US_MIN).max(now.monotonic_us);
         self.next_due_us = Some(self.next_due_us.map_or(soon_us, |due_us| due_us.min(soon_us)));
+    }
+
+    /// Another epoch begins, in which none is taken unasked.
+    pub(super) fn unschedule(&mut self, now: Now) {
+        self.next_due_us = self.is_asked_for.then(|| now.in_us(PAUSE_US_MIN));
     }
 
     /// When the next one is due, or the one under way is given up.
@@ -208,6 +216,7 @@ impl Snapshots {
     /// The snapshot under way is complete; its generation.
     fn complete(&mut self, now: Now) -> Option<u32> {
         let taking = self.taking.take()?;
+        self.is_asked_for = false;
         self.completed += 1;
         self.last_duration_us = now.monotonic_us - self.started_us;
         self.durable_generation = taking.generation;
@@ -230,15 +239,16 @@ impl Snapshots {
 }
 
 impl Chain {
-    /// Takes a snapshot as soon as possible.
+    /// Takes a snapshot as soon as possible, since an operator asked for one.
     pub(in crate::controller) fn hurry_snapshot(&mut self, now: Now) {
+        self.snapshots.is_asked_for = true;
         self.snapshots.hurry(now);
     }
 
     /// Clients preserve much: takes a snapshot soon, if it releases some of that.
     pub(in crate::controller) fn relieve_clients(&mut self, cx: &mut Context<'_>) {
         if self.takes_snapshots(cx) {
-            self.hurry_snapshot(cx.now);
+            self.snapshots.hurry(cx.now);
         }
     }
 
@@ -265,6 +275,9 @@ impl Chain {
             matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
         if cx.directory.owner(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
+            if period_us.is_none() {
+                self.snapshots.unschedule(cx.now);
+            }
             return;
         }
         let generation = self.snapshots.next_generation(cx);

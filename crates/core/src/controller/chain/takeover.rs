@@ -179,6 +179,9 @@ impl Chain {
         self.cache = Cache::new(classes, cx.config.cache_records);
         let boots = members.iter().map(|switch| (*switch, hello(switch).boot)).collect();
         let preserves = self.preserves(cx, members);
+        if preserves == Preserved::Nothing {
+            self.snapshots.unschedule(cx.now);
+        }
         let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots, preserves);
         let recovery = Recovery::new(
             cx.now,
