@@ -32,6 +32,8 @@ has_clang() {
         { has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; }
 }
 has_venv() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
+# An older node isn't used, and Debian's npm brings 300 packages: it is asked for only beside one that is.
+has_npm_for_node_20() { has npm || { lacks node-20 && ! offered 'nodejs>=20'; }; }
 older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 
 # When it is needed, what it is, how to see that it is there (whatever brought it), and the packages that bring it, of
@@ -57,7 +59,8 @@ test  | curl                  | has curl                              | curl
 test  | ip                    | has ip                                | iproute2
 test  | a JDK                 | has javac                             | default-jdk-headless
 test  | maven                 | has mvn                               | maven
-test? | node 20 or newer      | ! lacks node-20                       | npm
+test? | node 20 or newer      | ! lacks node-20                       | nodejs>=20
+test? | npm, for node 20      | has_npm_for_node_20                   | npm
 test? | go 1.21 or newer      | ! lacks go-1.21                       | golang-go>=2:1.21
 test? | clang-format 19       | has clang-format-19                   | clang-format-19
 test? | clang 19              | has clang-19                          | clang-19

@@ -29,7 +29,7 @@ lacks() {
         effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
         [ $((0x$effective >> 13 & 1)) = 0 ]
         ;;
-    node-20) ! command -v npm >/dev/null || ! node --version | grep -qE '^v([2-9][0-9]|[1-9][0-9]{2})\.' ;;
+    node-20) ! command -v node >/dev/null || ! node --version | grep -qE '^v([2-9][0-9]|[1-9][0-9]{2})\.' ;;
     # For 10,000 connections of one process.
     open-files) [ "$(ulimit -Hn)" != unlimited ] && [ "$(ulimit -Hn)" -lt 10500 ] ;;
     # (A command of this name comes with util-linux everywhere.)

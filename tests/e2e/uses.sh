@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 . tests/e2e/checks.bash
 # shellcheck source=../lacks.sh
 . tests/lacks.sh
-needs node-20
+needs node-20 npm
 
 work=$(mktemp -d)
 pid=

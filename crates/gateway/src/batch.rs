@@ -289,9 +289,9 @@ impl Batch {
     pub(crate) fn next(&mut self, is_wanted: bool) -> Next {
         let goes_on = is_wanted && self.failure.is_none();
         if goes_on && self.next < self.parts() {
-            // What a script writes is written in order.
-            let is_full = self.running > 0 && self.stage == Stage::Write;
-            if self.running == WINDOW || (is_full && self.kind == Kind::Script) {
+            // A script's writes go one after the other, in its order.
+            let in_order = self.kind == Kind::Script && self.stage == Stage::Write;
+            if self.running >= if in_order { 1 } else { WINDOW } {
                 return Next::Nothing;
             }
             self.next += 1;

@@ -34,7 +34,7 @@ const CHECKS = [
   }],
   ["clients", ({ events }) => {
     const abandoned = events.events.filter((event) => event.kind === "recovery").reduce((sum, event) => sum + event.abandoned_clients, 0);
-    return [abandoned === 0, abandoned ? `${count(abandoned, "client")} abandoned by recoveries: what only they had is lost` : "no recovery has abandoned one"];
+    return [abandoned === 0, abandoned ? `${count(abandoned, "client")} abandoned by recoveries: what only they had may be lost` : "no recovery has abandoned one"];
   }],
   ["spool", ({ status }) => {
     const { preserved_records, preserved_bytes, spool_bytes } = status.clients;

@@ -19,7 +19,7 @@ pub(super) struct Witnesses {
     best: BTreeMap<KeyHash, KeyedRecord>,
     /// As many keys as a cache has.
     keys_max: usize,
-    /// Without any: one is waited for until then, or for ever.
+    /// When waiting for a witness ends, while none lives. `None`: never.
     until_us: Option<u64>,
     /// Records that arrived.
     arrived: u64,
@@ -82,7 +82,7 @@ impl Witnesses {
         })
     }
 
-    /// A witness has told of some records, the `last` ones perhaps.
+    /// Takes records that a witness has told of; after the `last` ones it has no more.
     pub(super) fn take(&mut self, switch: u16, records: Vec<KeyedRecord>, last: bool) {
         let Some(progress) = self.living.get_mut(&switch).filter(|_| !self.is_over) else { return };
         if last && *progress == Progress::Frozen {
@@ -169,7 +169,7 @@ impl Chain {
         (cx.config.on_loss == OnLoss::Declare).then(|| cx.now.in_us(wait_us))
     }
 
-    /// A switch that was told to freeze, or to begin with nothing, has.
+    /// Asks a frozen witness for the records of its entries, from a location on.
     pub(super) fn load_witness(&mut self, cx: &Context<'_>, switch: u16, from: Option<Location>) {
         self.command_switch(cx, switch, SwitchCommand::LoadFrozen(from));
     }
