@@ -5,6 +5,8 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 use switchback_core::controller::{Files, StoreFile};
 use switchback_core::topology::{CHAINS_MAX, ChainId};
 use switchback_net::directory_refused;
@@ -13,6 +15,10 @@ use thiserror::Error;
 /// What a file begins with, before a byte for its format.
 const MAGIC: &[u8; 7] = b"SBCTRL\0";
 const HEADER_BYTES: usize = 8 + 4 + 8;
+
+/// For how long a lock that is held is tried again: a process that ends may hold it for a moment
+/// yet, and so does a child between `fork` and `exec`, which has its parent's descriptors.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
 
 /// Why the controller's directory can't be used.
 #[derive(Debug, Error)]
@@ -78,13 +84,25 @@ fn name(file: StoreFile) -> String {
     }
 }
 
+/// Tries to lock for `LOCK_WAIT`.
+fn locked(lock: &File) -> bool {
+    let until = Instant::now() + LOCK_WAIT;
+    loop {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(_) if Instant::now() < until => thread::sleep(Duration::from_millis(5)),
+            Err(_) => return false,
+        }
+    }
+}
+
 impl ControllerFiles {
     /// Makes, locks and reads a directory.
     pub fn open(directory: &Path) -> Result<(ControllerFiles, Files), FilesError> {
         let io_error = |error| FilesError::Io(directory.to_path_buf(), error);
         fs::create_dir_all(directory).map_err(io_error)?;
         let lock = File::create(directory.join("lock")).map_err(io_error)?;
-        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !locked(&lock) {
             return Err(FilesError::Locked(directory.to_path_buf()));
         }
         let files = ControllerFiles { directory: directory.to_path_buf(), _lock: lock };
@@ -154,20 +172,6 @@ mod tests {
     use std::time::{Duration, Instant};
     use switchback_testing::Tmpfs;
 
-    /// Opens a directory that was given up. A process that another test is just starting has a copy
-    /// of the lock until it runs its own program.
-    fn open_again(directory: &Path) -> Result<(ControllerFiles, Files), FilesError> {
-        let until = Instant::now() + Duration::from_secs(30);
-        loop {
-            match ControllerFiles::open(directory) {
-                Err(FilesError::Locked(_)) if Instant::now() < until => {
-                    std::thread::sleep(Duration::from_millis(10))
-                }
-                opened => return opened,
-            }
-        }
-    }
-
     #[test]
     fn a_file_comes_back_whole_or_is_called_damaged() {
         let directory = tempfile::tempdir().unwrap();
@@ -177,14 +181,14 @@ mod tests {
         files.store(StoreFile::Directory, b"two").unwrap();
         assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Locked(_))));
         drop(files);
-        let (files, found) = open_again(directory.path()).unwrap();
+        let (files, found) = ControllerFiles::open(directory.path()).unwrap();
         assert_eq!(found.directory.as_deref(), Some(&b"two"[..]));
         drop(files);
         let path = directory.path().join("directory");
         let mut bytes = fs::read(&path).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         fs::write(&path, bytes).unwrap();
-        assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
+        assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Damaged(..))));
     }
 
     const SNAPSHOT: StoreFile = StoreFile::Snapshot(ChainId::new(0));
@@ -198,7 +202,7 @@ mod tests {
             files.store(StoreFile::Snapshot(chain), &[chain.number() as u8]).unwrap();
         }
         drop(files);
-        let (_, found) = open_again(directory.path()).unwrap();
+        let (_, found) = ControllerFiles::open(directory.path()).unwrap();
         let contents = chains.map(|chain| (chain, vec![chain.number() as u8]));
         assert_eq!(found.snapshots, chains_to(contents));
         let names = [("snapshot", 0), ("snapshot-1", 1), ("snapshot-63", 63)];
@@ -238,9 +242,9 @@ mod tests {
         drop(files);
         // As if killed while the file was replaced.
         fs::write(directory.path().join("directory.new"), b"SBCT").unwrap();
-        assert_eq!(open_again(directory.path()).unwrap().1.directory, Some(upgraded));
+        assert_eq!(ControllerFiles::open(directory.path()).unwrap().1.directory, Some(upgraded));
         fs::write(&path, file_of(1, &was[..9])).unwrap();
-        assert!(matches!(open_again(directory.path()), Err(FilesError::Damaged(..))));
+        assert!(matches!(ControllerFiles::open(directory.path()), Err(FilesError::Damaged(..))));
     }
 
     /// Of no file that differs in one bit from what was stored, or ends early, are the contents
@@ -301,10 +305,13 @@ mod tests {
         let error = files.store(SNAPSHOT, &[2; 900_000]).unwrap_err();
         assert!(error.to_string().contains("no space is left on its device"), "{error}");
         drop(files);
-        let (files, found) = open_again(&directory).unwrap();
+        let (files, found) = ControllerFiles::open(&directory).unwrap();
         assert_eq!(found.snapshots[&ChainId::new(0)], [1; 300_000]);
         files.store(SNAPSHOT, &[3; 300_000]).unwrap();
         drop(files);
-        assert_eq!(open_again(&directory).unwrap().1.snapshots[&ChainId::new(0)], [3; 300_000]);
+        assert_eq!(
+            ControllerFiles::open(&directory).unwrap().1.snapshots[&ChainId::new(0)],
+            [3; 300_000]
+        );
     }
 }
