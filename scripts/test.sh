@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Every test there is, in the order in which they fail fastest. Goes on after a failure, so that one run shows them all.
+# Every test there is, what fails fastest first. What only computes runs beside what mostly waits. Goes on after a failure,
+# so that one run shows them all.
 # Each step passes, fails or is skipped; `cargo test` counts one by one. tests/skips.txt says what may be skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -11,7 +12,8 @@ log=$(mktemp -d)
 # What can't run here appends a line.
 export SWITCHBACK_SKIPS=$log/skips
 : >"$SWITCHBACK_SKIPS"
-trap 'rm -rf "$log"' EXIT
+aside=
+trap '[ -z "$aside" ] || kill -- "-$aside" 2>/dev/null; rm -rf "$log"' EXIT
 
 skipped() { cut -f 1 "$SWITCHBACK_SKIPS" | sort -u | wc -l; }
 title() { printf '\n== %s (%s)\n' "$1" "$(date +%T)"; }
@@ -39,17 +41,17 @@ counted() {
     shift
     title "$name"
     before=$(skipped)
-    "$@" </dev/null 2>&1 | tee "$log/counted"
+    "$@" </dev/null 2>&1 | tee "$log/counted.$BASHPID"
     code=${PIPESTATUS[0]}
     sums=$(awk '/^test result: / { for (i = 1; i < NF; i++) { if ($(i + 1) ~ /^passed/) p += $i
-        if ($(i + 1) ~ /^failed/) f += $i } } END { print p + 0, f + 0 }' "$log/counted")
+        if ($(i + 1) ~ /^failed/) f += $i } } END { print p + 0, f + 0 }' "$log/counted.$BASHPID")
     read -r p f <<<"$sums"
     passed=$((passed + p - ($(skipped) - before))) failed=$((failed + f))
     if [ "$code" != 0 ]; then
         # Not compiled, or crashed before it could count.
         if [ "$f" = 0 ]; then failed=$((failed + 1)); fi
         failures+=("$name (exit code $code)")
-        grep -E '^test .* FAILED$' "$log/counted" | while read -r line; do echo "FAILED: $line"; done
+        grep -E '^test .* FAILED$' "$log/counted.$BASHPID" | while read -r line; do echo "FAILED: $line"; done
     fi
     return "$code"
 }
@@ -77,26 +79,68 @@ ended() {
     return "$code"
 }
 
-step 'format of the Rust sources' cargo fmt --all -- --check
-step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml -- --check
+# Runs a function of steps at a low priority beside the steps that follow. `beside_ended` waits for it, shows its output and
+# adds what it counted.
+beside() {
+    set -m # A process group of its own, which the end of this script ends.
+    (
+        renice -n 10 "$BASHPID" >/dev/null
+        passed=0 failed=0 failures=() SWITCHBACK_SKIPS=$log/beside.skips
+        : >"$SWITCHBACK_SKIPS"
+        "$1"
+        {
+            echo "$passed $failed"
+            for failure in ${failures[@]+"${failures[@]}"}; do echo "$failure"; done
+        } >"$log/beside.counts"
+    ) </dev/null >"$log/beside" 2>&1 &
+    aside=$!
+    set +m
+}
+
+beside_ended() {
+    local p=0 f=1 theirs=('the steps beside the others ended early')
+    wait "$aside"
+    aside=
+    cat "$log/beside"
+    cat "$log/beside.skips" >>"$SWITCHBACK_SKIPS"
+    if [ -e "$log/beside.counts" ]; then
+        { read -r p f; mapfile -t theirs; } <"$log/beside.counts"
+    fi
+    passed=$((passed + p)) failed=$((failed + f)) failures+=(${theirs[@]+"${theirs[@]}"})
+}
+
 # The laboratory by itself, as in scripts/build.sh.
 mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
+# Built with it, the pipeline can leave mechanisms out, as these tests do.
+mapfile -t leaving_out < <(grep -lE 'ABLATIONS|ablations' crates/datapath/tests/*.rs | sed 's|.*/|--test\n|; s|\.rs$||')
+product_tests=(cargo test --release --quiet --no-fail-fast)
+laboratory_tests=(cargo test --release "${laboratory[@]}" --quiet --no-fail-fast)
+left_out_tests=("${laboratory_tests[@]}" -p switchback-datapath "${leaving_out[@]}")
+
+programs() {
+    scripts/build.sh --quiet && "${product_tests[@]}" --no-run && "${laboratory_tests[@]}" --no-run &&
+        "${left_out_tests[@]}" --no-run
+}
+
+computing() {
+    if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
+    # All at once, with one seed, so that a commit that passed passes again; make fuzz draws others, for longer.
+    step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
+    counted 'tests: mechanisms left out' "${left_out_tests[@]}"
+    counted 'tests: laboratory' "${laboratory_tests[@]}"
+}
+
+step 'format of the Rust sources' cargo fmt --all -- --check
+step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
 step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" --all-targets -- -D warnings
 step 'dependencies: licenses, sources, duplicates' scripts/deny.sh
-# All at once, with one seed, so that a commit that passed passes again; make fuzz draws others, for longer.
-step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
-if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
-if step 'build' scripts/build.sh --quiet; then
-    counted 'tests' cargo test --release --no-fail-fast --quiet
-    counted 'tests: laboratory' cargo test --release "${laboratory[@]}" --no-fail-fast --quiet
-    # Built with it, the pipeline can leave mechanisms out, as these tests do.
-    mapfile -t leaving_out < <(grep -lE 'ABLATIONS|ablations' crates/datapath/tests/*.rs |
-        sed 's|.*/|--test\n|; s|\.rs$||')
-    counted 'tests: mechanisms left out' cargo test --release "${laboratory[@]}" -p switchback-datapath \
-        "${leaving_out[@]}" --no-fail-fast --quiet
+if step 'build' programs; then
+    beside computing
+    counted 'tests' "${product_tests[@]}"
     mapfile -t slow_first < <(printf '%s\n' tests/e2e/{clients,crash,nemesis}.sh tests/e2e/*.sh | awk '!seen[$0]++')
     in_pairs "${slow_first[@]}"
+    beside_ended
 fi
 
 title 'result'

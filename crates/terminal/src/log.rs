@@ -2,7 +2,11 @@
 
 use clap::{ArgAction, Args, ValueEnum};
 use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// How much is logged, and how.
 #[derive(Args, Clone, Debug)]
@@ -38,42 +42,43 @@ impl LogArgs {
 
 /// Sets the log up for the whole process.
 pub fn start(args: &LogArgs) {
-    start_at("warn", args);
+    start_at(LevelFilter::WARN, args);
 }
 
 /// The same for a program that makes its parts fail: their warnings say nothing that it wasn't
 /// asked for.
 pub fn start_without_warnings(args: &LogArgs) {
-    start_at("off", args);
+    start_at(LevelFilter::OFF, args);
 }
 
 /// `unasked` is the level without `--verbose`.
-fn start_at(unasked: &str, args: &LogArgs) {
+fn start_at(unasked: LevelFilter, args: &LogArgs) {
     let level = match args.verbose {
         0 => unasked,
-        1 => "info",
-        2 => "debug",
-        _ => "trace",
+        1 => LevelFilter::INFO,
+        2 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
     };
     let mut mistake = None;
     let filter = match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => {
-            EnvFilter::try_new(&directives).unwrap_or_else(|error| {
+            directives.parse::<Targets>().unwrap_or_else(|error| {
                 mistake = Some(error);
-                EnvFilter::new(level)
+                Targets::new().with_default(level)
             })
         }
-        _ => EnvFilter::new(level),
+        _ => Targets::new().with_default(level),
     };
     // The subscriber would panic if stderr was closed.
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .log_internal_errors(false);
-    match args.log_format {
-        LogFormat::Text => builder.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => builder.json().flatten_event(true).init(),
-    }
+    let lines = match args.log_format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(lines).with(filter).init();
     if let Some(error) = mistake {
         tracing::warn!(%error, "RUST_LOG can't be understood and is not used");
     }
