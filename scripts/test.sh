@@ -37,21 +37,21 @@ step() {
 # A step with a runner that prints `test result: ok. 3 passed; 0 failed; 1 ignored;` for each binary. A test that can't run
 # here passes as far as that knows, and has recorded that it was skipped.
 counted() {
-    local name=$1 code sums before
+    local name=$1 code sums before output=$log/counted.$BASHPID
     shift
     title "$name"
     before=$(skipped)
-    "$@" </dev/null 2>&1 | tee "$log/counted.$BASHPID"
+    "$@" </dev/null 2>&1 | tee "$output"
     code=${PIPESTATUS[0]}
     sums=$(awk '/^test result: / { for (i = 1; i < NF; i++) { if ($(i + 1) ~ /^passed/) p += $i
-        if ($(i + 1) ~ /^failed/) f += $i } } END { print p + 0, f + 0 }' "$log/counted.$BASHPID")
+        if ($(i + 1) ~ /^failed/) f += $i } } END { print p + 0, f + 0 }' "$output")
     read -r p f <<<"$sums"
     passed=$((passed + p - ($(skipped) - before))) failed=$((failed + f))
     if [ "$code" != 0 ]; then
         # Not compiled, or crashed before it could count.
         if [ "$f" = 0 ]; then failed=$((failed + 1)); fi
         failures+=("$name (exit code $code)")
-        grep -E '^test .* FAILED$' "$log/counted.$BASHPID" | while read -r line; do echo "FAILED: $line"; done
+        grep -E '^test .* FAILED$' "$output" | while read -r line; do echo "FAILED: $line"; done
     fi
     return "$code"
 }

@@ -169,7 +169,6 @@ impl ControllerFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
     use switchback_testing::Tmpfs;
 
     #[test]
