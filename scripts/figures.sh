@@ -40,7 +40,7 @@ fail() { printf '%s\n' "$@" >&2; exit 1; }
 blocks() {
     local page
     for page in "${pages[@]}"; do
-        sed -n "s|^<!-- generated: \([a-z0-9-]*\): \(.*\) -->\$|$page\t\1\t\2|p" "$page"
+        sed -n "s|^<!-- generated: \([A-Za-z0-9-]*\): \(.*\) -->\$|$page\t\1\t\2|p" "$page"
     done
 }
 
@@ -51,7 +51,7 @@ check() {
             function say(what) { print page ":" FNR ": " what; wrong = 1 }
             /^<!-- generated: / {
                 if (block) say("a block in a block: " block)
-                if ($0 !~ /^<!-- generated: [a-z0-9-]+: .+ -->$/) say("not <!-- generated: NAME: COMMAND -->")
+                if ($0 !~ /^<!-- generated: [A-Za-z0-9-]+: .+ -->$/) say("not <!-- generated: NAME: COMMAND -->")
                 if (names[$3]++) say("a second block " $3)
                 block = $3; origin = 0
             }

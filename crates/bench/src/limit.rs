@@ -41,7 +41,7 @@
 //!
 //! | name | content |
 //! | --- | --- |
-//! | `limit` | the best for a cache of this size: the records that are asked for most ([`Placement::limit_of_hottest`]) |
+//! | `limit` | the best for a cache of this size: the records of each chain that are asked for most ([`Placement::limit_of_hottest`]) |
 //! | `limit_learned` | a perfect learner's at that moment: those asked for most so far ([`crate::learner`]) |
 //! | `limit_cached` | the actual one |
 //!
@@ -138,6 +138,20 @@ struct Hot {
     work: Work,
     head: u16,
     tail: u16,
+    chain: u16,
+}
+
+/// What is left of the room for keys that each chain's cache has.
+struct Room(Vec<usize>);
+
+impl Room {
+    /// Takes a place for this key, if there is one.
+    fn takes(&mut self, hot: &Hot) -> bool {
+        let left = &mut self.0[usize::from(hot.chain)];
+        let taken = *left > 0 && hot.key.cacheable;
+        *left -= usize::from(taken);
+        taken
+    }
 }
 
 /// How a cache relieves nodes.
@@ -222,7 +236,8 @@ impl Placement {
     fn of_work(map: &Map, keys: impl Iterator<Item = (KeyShare, Work)>, mean: Work) -> Placement {
         let place = |(key, work): (KeyShare, Work)| {
             let partition = map.of(key.hash);
-            Hot { key, work, head: partition.head(), tail: partition.tail() }
+            let (head, tail, chain) = (partition.head(), partition.tail(), partition.chain);
+            Hot { key, work, head, tail, chain }
         };
         let hot: Vec<_> = keys.map(place).collect();
         // Small ones first, so that rounding errors stay small.
@@ -297,10 +312,21 @@ impl Placement {
         self.latest.is_none()
     }
 
-    /// Hashes of the `count` hottest cacheable keys.
+    /// The chains of switches, each with room for `count` keys.
+    fn room(&self, count: usize) -> Room {
+        Room(vec![count; self.chains()])
+    }
+
+    /// How many chains of switches share the keys.
+    fn chains(&self) -> usize {
+        let chains = self.map.partitions().iter().map(|partition| partition.chain);
+        usize::from(chains.max().unwrap_or(0)) + 1
+    }
+
+    /// Hashes of the `count` hottest cacheable keys of each chain.
     pub fn hottest(&self, count: usize) -> HashSet<KeyHash> {
-        let cacheable = self.hot.iter().filter(|hot| hot.key.cacheable);
-        cacheable.take(count).map(|hot| hot.key.hash).collect()
+        let mut room = self.room(count);
+        self.hot.iter().filter(|hot| room.takes(hot)).map(|hot| hot.key.hash).collect()
     }
 
     /// The share of operations on these keys, if a key has the same share of reads and of writes.
@@ -343,20 +369,16 @@ impl Placement {
         self.limit_of(demand, policy, &cached)
     }
 
-    /// The limit with the `count` hottest cacheable keys cached: the best content of a cache of
-    /// that size.
+    /// The limit with the `count` hottest cacheable keys of each chain cached: the best content of
+    /// caches of that size.
     pub fn limit_of_hottest(&self, demand: Demand, policy: Policy, count: usize) -> Limit {
         if let Some(Latest { shares, cacheable, .. }) = &self.latest {
             // The newest `count` that fit a slot lie among more that don't.
-            let newest = (count as f64 / cacheable) as u64;
+            let newest = ((count * self.chains()) as f64 / cacheable) as u64;
             return self.limit_of_hits(demand, policy, cacheable * shares.head(newest));
         }
-        let mut room = if policy.scheme.caches() { count } else { 0 };
-        let admit = |hot: &Hot| {
-            let admitted = room > 0 && hot.key.cacheable;
-            room -= usize::from(admitted);
-            f64::from(u8::from(admitted))
-        };
+        let mut room = self.room(if policy.scheme.caches() { count } else { 0 });
+        let admit = |hot: &Hot| f64::from(u8::from(room.takes(hot)));
         let cached: Vec<f64> = self.hot.iter().map(admit).collect();
         self.limit_of(demand, policy, &cached)
     }
@@ -448,6 +470,7 @@ mod tests {
     use proptest::prelude::*;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64Mcg;
+    use switchback_wire::Partition;
 
     fn spec(workload: Workload, records: u64, theta: f64) -> WorkloadSpec {
         let value_bytes = ValueBytes::constant(128);
@@ -729,6 +752,31 @@ mod tests {
         // Of half of the keys: those that fit are cached, the hottest of the others is its node's.
         let (none, mixed, _) = limits("128:1,1300:1");
         assert!(mixed > 1.01 * none && mixed < 0.7 * best, "{none} {mixed} {best}");
+    }
+
+    #[test]
+    fn each_chain_caches_the_hottest_of_its_own_keys() {
+        let chains = [0, 1, 0, 0];
+        let with_chain = |(place, partition): (usize, &Partition)| Partition {
+            chain: chains[place],
+            ..partition.clone()
+        };
+        let equal = map(4, 4);
+        let map = Map::new(equal.partitions().iter().enumerate().map(with_chain).collect());
+        let map = map.expect("a map");
+        // A key in each of the four quarters, the hottest first.
+        let key = |quarter: u64| KeyHash::at_position(quarter << 62);
+        let shares = [(0, 0.4), (2, 0.3), (3, 0.2), (1, 0.1)];
+        let placement =
+            Placement::new(&map, shares.map(|(at, share)| (key(at), share)).into_iter());
+        assert_eq!(placement.hottest(1), HashSet::from([key(0), key(1)]));
+        assert_eq!(placement.hottest(2), HashSet::from([key(0), key(1), key(2)]));
+        let demand = Demand { reads: 1.0, writes: 0.0 };
+        let limit = |count| {
+            placement.limit_of_hottest(demand, Policy::ideal(Scheme::DistReach), count).node_load
+        };
+        let busiest = |count| max(&limit(count));
+        assert!((busiest(1) - 0.3).abs() < 1e-9 && (busiest(2) - 0.2).abs() < 1e-9);
     }
 
     #[test]

@@ -47,8 +47,7 @@ impl Scheme {
         Scheme::DistReach,
     ];
 
-    /// Those whose chains have one switch, in the same order and at the same indices: what is
-    /// compared where there is one layer.
+    /// What is compared where chains have one switch: FarReach, after its baselines.
     pub const OF_ONE_LAYER: [Scheme; 4] =
         [Scheme::NoCache, Scheme::WriteAround, Scheme::NetCache, Scheme::FarReach];
 
@@ -56,6 +55,10 @@ impl Scheme {
     pub fn baselines() -> impl Iterator<Item = Scheme> {
         Scheme::OF_ONE_LAYER.into_iter().filter(|scheme| *scheme != Scheme::FarReach)
     }
+
+    /// What is compared where chains have several: DistReach, after its baseline, which is what its
+    /// paper calls DistNoCache.
+    pub const OF_LAYERS: [Scheme; 2] = [Scheme::NoCache, Scheme::DistReach];
 
     const fn properties(self) -> Properties {
         match self {
@@ -67,7 +70,7 @@ impl Scheme {
                 caches: false,
                 absorbs_writes: false,
                 refreshes: false,
-                layers_max: 1,
+                layers_max: LAYERS_MAX,
             },
             Scheme::WriteAround => Properties {
                 name: "writearound",
@@ -115,7 +118,7 @@ impl Scheme {
     /// Whether its switches keep what they tell until nodes have it, each for all others of its
     /// chain.
     pub const fn keeps_in_switches(self) -> bool {
-        self.layers_max() > 1
+        self.absorbs_writes() && self.layers_max() > 1
     }
 
     /// As the command line, `rack.toml` and reports spell it.
@@ -181,26 +184,34 @@ impl FromStr for Scheme {
     }
 }
 
-/// A value for each scheme of one layer.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct PerScheme<T>([T; Scheme::OF_ONE_LAYER.len()]);
+/// A value for each of the schemes that are compared.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PerScheme<T>(Vec<(Scheme, T)>);
 
 impl<T> PerScheme<T> {
-    /// Makes the values in the order of [`Scheme::OF_ONE_LAYER`].
-    pub fn from_fn(value: impl FnMut(Scheme) -> T) -> PerScheme<T> {
-        PerScheme(Scheme::OF_ONE_LAYER.map(value))
+    /// Makes the values of these schemes, in their order.
+    pub fn of(schemes: &[Scheme], mut value: impl FnMut(Scheme) -> T) -> PerScheme<T> {
+        PerScheme(schemes.iter().map(|scheme| (*scheme, value(*scheme))).collect())
     }
 
-    /// Schemes and values in the order of [`Scheme::OF_ONE_LAYER`].
+    /// Those of [`Scheme::OF_ONE_LAYER`].
+    pub fn from_fn(value: impl FnMut(Scheme) -> T) -> PerScheme<T> {
+        PerScheme::of(&Scheme::OF_ONE_LAYER, value)
+    }
+
+    /// Schemes and values, in the order in which they were made.
     pub fn iter(&self) -> impl Iterator<Item = (Scheme, &T)> {
-        Scheme::OF_ONE_LAYER.into_iter().zip(&self.0)
+        self.0.iter().map(|(scheme, value)| (*scheme, value))
     }
 }
 
+/// # Panics
+/// If the scheme isn't among those that are compared.
 impl<T> Index<Scheme> for PerScheme<T> {
     type Output = T;
     fn index(&self, scheme: Scheme) -> &T {
-        &self.0[scheme as usize]
+        let found = self.0.iter().find(|(other, _)| *other == scheme);
+        &found.expect("a scheme that is compared").1
     }
 }
 
@@ -216,6 +227,8 @@ mod tests {
         for scheme in Scheme::OF_ONE_LAYER {
             assert_eq!(PerScheme::from_fn(|scheme| scheme)[scheme], scheme);
         }
+        let layered = PerScheme::of(&Scheme::OF_LAYERS, |scheme| scheme);
+        assert!(layered.iter().map(|(scheme, _)| scheme).eq(Scheme::OF_LAYERS));
         let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\", \"distreach\"";
         assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
     }
@@ -231,8 +244,8 @@ mod tests {
                 !(scheme.absorbs_writes() && scheme.refreshes()),
                 "{scheme}: one home for a write"
             );
-            let is_of_one_layer = Scheme::OF_ONE_LAYER.contains(&scheme);
-            assert_eq!(scheme.layers_max() == 1, is_of_one_layer, "{scheme}");
+            let may_have_layers = Scheme::OF_LAYERS.contains(&scheme);
+            assert_eq!(scheme.layers_max() > 1, may_have_layers, "{scheme}");
         }
     }
 }

@@ -23,8 +23,8 @@ const SEED_MAX: u64 = u64::MAX >> 1;
 /// What `switchback lab experiment` is given.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExperimentArgs {
-    /// Which experiments: `all`, numbers (1 to 9) of the paper's, `twitter` (the published figures
-    /// of its cache clusters)
+    /// Which experiments: `all`; numbers of FarReach's (1 to 9) and of DistReach's (10 to 13, S1 to
+    /// S4; 13b is ours); `twitter` (the published figures of its cache clusters)
     #[arg(required = true, value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Directory for CSV files, figures and the report; made if it doesn't exist
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(found(chosen(&names(&["3", "1", "3"])).unwrap()), ["1", "3"]);
         assert_eq!(found(chosen(&names(&["twitter"])).unwrap()), ["twitter"]);
         assert_eq!(chosen(&names(&["all"])).unwrap().len(), Experiment::ALL.len());
-        for wrong in [&["12"][..], &["all", "12"]] {
+        for wrong in [&["14"][..], &["all", "14"]] {
             assert!(chosen(&names(wrong)).err().unwrap().to_string().contains("some of 1 "));
         }
         assert_eq!(counterparts(&names(&["all"])).unwrap(), [1, 2, 7, 8, 9]);

@@ -11,7 +11,7 @@ pub(crate) struct Flight {
     pub(crate) packet: Packet,
     /// The part that sent it.
     pub(crate) from: Address,
-    /// Index of the node or client that receives it; unused for the switch.
+    /// Index of the part that receives it, among those of its role.
     pub(crate) to: u16,
 }
 
@@ -70,10 +70,16 @@ impl Timeline {
         self.queue.push(at_ns, event);
     }
 
-    /// Drops the packets on their way to the switch, whose socket is gone.
-    pub(crate) fn cut_switch(&mut self) {
+    /// Drops the packets on their way to a switch, whose socket is gone.
+    pub(crate) fn cut_switch(&mut self, switch: u16) {
         let line = &mut self.lines[Link::Switch as usize];
-        self.spare.extend(line.drain(..).map(|(_, flight)| flight));
+        for (at_ns, flight) in std::mem::take(line) {
+            if flight.to == switch {
+                self.spare.push(flight);
+            } else {
+                line.push_back((at_ns, flight));
+            }
+        }
     }
 
     /// The time of the next event.

@@ -6,7 +6,7 @@ use crate::profile::Profile;
 use crate::world::{Drive, PARTITIONS, Setup, World};
 use switchback_bench::limit::{Limit, Placement, Policy, Work};
 use switchback_bench::workload::{Change, Demand, KeySpace, ValueBytes, Workload, WorkloadSpec};
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, HashKey, Map, Scheme};
 
 /// Records of a rack: the paper's.
 pub(crate) const RECORDS: u64 = 100_000_000;
@@ -101,7 +101,13 @@ pub(crate) struct Case {
     pub(crate) change: Option<Change>,
     pub(crate) servers: u16,
     pub(crate) value_bytes: ValueBytes,
+    /// Of each chain.
     pub(crate) cache_records: u32,
+    /// What is compared: the last one is judged, the others are its baselines.
+    pub(crate) schemes: &'static [Scheme],
+    /// Chains of switches, which share the keys, and switches of a chain.
+    pub(crate) chains: u16,
+    pub(crate) layers: u8,
     pub(crate) snapshot_us: u64,
     pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
@@ -121,11 +127,26 @@ impl Default for Case {
             servers: 16,
             value_bytes: ValueBytes::constant(128),
             cache_records: CACHE_RECORDS,
+            schemes: &Scheme::OF_ONE_LAYER,
+            chains: 1,
+            layers: 1,
             snapshot_us: 10_000_000,
             partitions: PARTITIONS,
             is_cold: false,
             most_ops: f64::INFINITY,
         }
+    }
+}
+
+impl Case {
+    /// The scheme that is judged.
+    pub(crate) fn ours(&self) -> Scheme {
+        *self.schemes.last().expect("something is compared")
+    }
+
+    /// What it is compared with.
+    pub(crate) fn baselines(&self) -> &'static [Scheme] {
+        &self.schemes[..self.schemes.len() - 1]
     }
 }
 
@@ -187,6 +208,8 @@ pub(crate) struct Bench {
     seed: u64,
     /// Of the popularity at the beginning.
     placement: Placement,
+    map: Map,
+    hash_key: HashKey,
 }
 
 impl Bench {
@@ -203,7 +226,7 @@ impl Bench {
         };
         let spec = &setup.workload;
         let placement = Placement::of_workload_with(spec, 0, keys, &map, hash_key, work);
-        Bench { case, profile: profile.clone(), seed, placement }
+        Bench { case, profile: profile.clone(), seed, placement, map, hash_key }
     }
 
     fn setup_of(case: &Case, profile: &Profile, seed: u64, scheme: Scheme, lanes: u32) -> Setup {
@@ -219,6 +242,8 @@ impl Bench {
             key_bytes: KEY_BYTES,
             slot_bytes,
             cache_records: case.cache_records,
+            chains: case.chains,
+            layers: case.layers,
             snapshot_us: case.snapshot_us,
             partitions: case.partitions,
             profile: profile.clone(),
@@ -243,10 +268,12 @@ impl Bench {
             let busy = ops * load / NODE_WORK;
             busy + busy * busy * variation / (2.0 * (1.0 - busy))
         };
-        // What the cache answers crosses two links, what a node answers two more.
+        // What the cache answers crosses each switch and two links of it, what a node answers two
+        // links more.
         let demand = self.case.workload.demand();
         let at_nodes = limit.node_load.iter().sum::<f64>() / self.request_ns();
-        let pairs = demand.reads + demand.writes + at_nodes;
+        let layers = f64::from(self.case.layers);
+        let pairs = layers * (demand.reads + demand.writes) + at_nodes;
         let pair_s = (2 * self.profile.link_ns + self.profile.pipeline_ns) as f64 / 1e9;
         let under_way = limit.node_load.iter().map(at_node).sum::<f64>() + ops * pairs * pair_s;
         under_way.clamp(LANES_MIN, LANES_MAX) as u32
@@ -324,10 +351,29 @@ impl Bench {
             .limit_of_content(self.work(), Policy::ideal(scheme), |hash| content.share(hash))
     }
 
-    /// What a cache can hold of this case's records.
+    /// What caches can hold of this case's records: the hottest of each chain.
     pub(crate) fn preloadable(&self) -> Vec<u64> {
-        let spec = self.setup_with(Scheme::FarReach, 2).workload;
-        spec.hottest(self.case.cache_records.into()).collect()
+        let Case { chains, cache_records, .. } = self.case;
+        let spec = self.setup_with(self.case.ours(), 2).workload;
+        let keys = KeySpace::new(self.seed, KEY_BYTES);
+        let chain_of = |index: u64| match chains {
+            1 => 0,
+            _ => usize::from(self.map.of(self.hash_key.hash(&keys.key(index))).chain),
+        };
+        let mut room = vec![cache_records; chains.into()];
+        let mut left = usize::from(chains) * cache_records as usize;
+        let mut all = Vec::with_capacity(left);
+        for index in spec.hottest(u64::MAX) {
+            if left == 0 {
+                break;
+            }
+            let room = &mut room[chain_of(index)];
+            if *room > 0 {
+                (*room, left) = (*room - 1, left - 1);
+                all.push(index);
+            }
+        }
+        all
     }
 
     /// A rack of this scheme, its cache filled or warmed up, its clients asking in a closed loop.
@@ -673,7 +719,7 @@ mod tests {
         let mut world = bench.warm(Scheme::FarReach, &TINY);
         world.run_operations(5_000, 10_000_000_000);
         let epoch = world.status().epoch;
-        world.kill_switch();
+        world.kill_switch(0);
         world.run_for(3_000_000_000);
         let status = world.status();
         let times = status.recovery.expect("there was a recovery");

@@ -68,7 +68,7 @@ fn listed_layers(config: &RackConfig, reader: &mut Reader<'_>) {
 fn layers_of_scheme(config: &RackConfig, reader: &mut Reader<'_>) {
     let (scheme, layers) = (config.rack.scheme, config.topology.layers);
     if layers > scheme.layers_max() {
-        let right = Scheme::ALL.into_iter().filter(|other| other.layers_max() >= layers);
+        let right = Scheme::ALL.into_iter().rev().filter(|other| other.layers_max() >= layers);
         let right: Vec<_> = right.map(|scheme| format!("\"{scheme}\"")).collect();
         let message = format!(
             "[topology] layers = {layers} needs a scheme that has layers, and \"{scheme}\" has one: make [rack] scheme {}, or layers 1",

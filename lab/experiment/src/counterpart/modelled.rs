@@ -61,7 +61,7 @@ pub(super) fn run(
 fn follow(world: &mut World, counterpart: &Counterpart, scale: &Scale, measured: Duration) {
     if counterpart.crashes {
         world.run_for(ns(measured / 2));
-        world.kill_switch();
+        world.kill_switch(0);
         world.run_for(ns(measured - measured / 2));
     } else if counterpart.change.is_some() {
         let periods = (measured.as_nanos() / scale.change_every.as_nanos()) as u32;

@@ -1,7 +1,7 @@
-//! Exp#7: throughput over time when popularity changes.
+//! Exp#7, and with several switches Exp#S2: throughput over time when popularity changes.
 
 use super::sweep::{COLUMNS, mops, row, start};
-use super::{Context, Finding};
+use super::{Context, Finding, label, layered};
 use crate::batch::Counters;
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
@@ -28,6 +28,46 @@ pub(crate) const PATTERNS: [(&str, Option<Pattern>); 4] = [
     ("hot-out", Some(Pattern::HotOut)),
     ("random", Some(Pattern::Random)),
 ];
+
+/// A rack whose clients' popularity changes.
+pub(crate) struct Changes {
+    /// Name of the experiment.
+    name: &'static str,
+    file: &'static str,
+    series_file: &'static str,
+    title: &'static str,
+    /// The rack, of the case that is varied: one of two servers.
+    rack: fn(Case) -> Case,
+    paper: &'static str,
+    differs: &'static str,
+}
+
+/// Exp#7.
+pub(crate) const ONE_SWITCH: Changes = Changes {
+    name: "7",
+    file: "exp7",
+    series_file: "exp7_series",
+    title: "Changes of popularity",
+    rack: |case| case,
+    paper: "Writes only, 2 servers, 70 s, 200 keys change every 10 s: FarReach exceeds the others \
+            by at least 59.4 % on average, as it does without a change; it reacts within about 1 \
+            s.",
+    differs: "Runs are shorter and changes more frequent; what happens after one is the same. A \
+              key counts as hot at 20 sampled requests, as in the paper; at 0.2 Mops a key that \
+              draws one request in 4,000 needs most of a second for them.",
+};
+
+/// Exp#S2.
+pub(crate) const TWO_LAYERS: Changes = Changes {
+    name: "S2",
+    file: "expS2",
+    series_file: "expS2_series",
+    title: "Two layers of two switches: changes of popularity",
+    rack: |case| Case { servers: 16, ..layered(&case) },
+    paper: "The supplement: writes only, 16 servers; DistReach has 2.4 times the throughput of \
+            DistNoCache, with changes and without.",
+    differs: "Runs are shorter and changes more frequent, as in Exp#7.",
+};
 
 /// A case of this experiment or of Exp#8.
 pub(crate) fn case(
@@ -61,43 +101,41 @@ struct Run {
     back_s: f64,
 }
 
-/// Runs it.
-pub(crate) fn run(context: &Context) -> Finding {
+/// Runs it on one of the racks.
+pub(crate) fn run(context: &Context, changes: &Changes) -> Finding {
     let mut jobs = Vec::new();
+    let schemes = (changes.rack)(context.case()).schemes;
     for pattern in 0..PATTERNS.len() {
-        for scheme in Scheme::OF_ONE_LAYER {
+        for &scheme in schemes {
             for is_cold in [false, true] {
                 let job = |seed| Job { pattern, scheme, is_cold, seed };
                 jobs.extend(context.seeds().into_iter().map(job));
             }
         }
     }
-    let results = context.run_all(&jobs, |_| 1, |job| follow(context, job));
+    let results = context.run_all(&jobs, |_| 1, |job| follow(context, changes, job));
+    let case = (changes.rack)(context.case());
     Finding {
-        name: "7",
-        title: "Changes of popularity",
-        paper: "Writes only, 2 servers, 70 s, 200 keys change every 10 s: FarReach exceeds the \
-                others by at least 59.4 % on average, as it does without a change; it reacts \
-                within about 1 s.",
-        differs: "Runs are shorter and changes more frequent; what happens after one is the same. \
-                  A key counts as hot at 20 sampled requests, as in the paper; at 0.2 Mops a key \
-                  that draws one request in 4,000 needs most of a second for them.",
+        name: changes.name,
+        title: changes.title,
+        paper: changes.paper,
+        differs: changes.differs,
         remarks: Vec::new(),
         csv: vec![
-            ("exp7", csv(context, &jobs, &results)),
-            ("exp7_series", series(context, &jobs, &results)),
+            (changes.file, csv(context, changes, &jobs, &results)),
+            (changes.series_file, series(context, &jobs, &results)),
         ],
         figures: (0..PATTERNS.len())
-            .map(|pattern| figure(context, pattern, &jobs, &results))
+            .map(|pattern| figure(context, changes, pattern, &jobs, &results))
             .collect(),
-        tables: [false, true].map(|is_cold| summary(is_cold, &jobs, &results)).to_vec(),
+        tables: [false, true].map(|is_cold| summary(&case, is_cold, &jobs, &results)).to_vec(),
     }
 }
 
 /// One run: a period without a change, then one after every change.
-fn follow(context: &Context, job: &Job) -> Run {
+fn follow(context: &Context, changes: &Changes, job: &Job) -> Run {
     let case = case(context, PATTERNS[job.pattern].1, job.is_cold, context.case().snapshot_us);
-    let bench = Bench::new(case, &context.profile, job.seed);
+    let bench = Bench::new((changes.rack)(case), &context.profile, job.seed);
     let mut world = bench.warm(job.scheme, &context.effort);
     let (period_ns, changes) = (context.effort.change_ns, context.effort.changes);
     world.run_for(period_ns / 4);
@@ -133,14 +171,14 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn csv(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
+fn csv(context: &Context, changes: &Changes, jobs: &[Job], results: &[Run]) -> Csv {
     let mut csv = Csv::new(&[&COLUMNS[..], &["pattern", "back_s"]].concat());
     for (job, run) in jobs.iter().zip(results) {
         let (name, pattern) = PATTERNS[job.pattern];
         let mut fields = row(
             &context.profile,
             job.scheme,
-            &case(context, pattern, job.is_cold, 0),
+            &(changes.rack)(case(context, pattern, job.is_cold, 0)),
             job.seed,
             &run.measured,
         );
@@ -181,8 +219,14 @@ fn series(context: &Context, jobs: &[Job], results: &[Run]) -> Csv {
 }
 
 /// Throughput over time, preloaded: the mean of the repetitions.
-fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> Figure {
-    let line = |(ink, scheme): (usize, Scheme)| {
+fn figure(
+    context: &Context,
+    changes: &Changes,
+    pattern: usize,
+    jobs: &[Job],
+    results: &[Run],
+) -> Figure {
+    let line = |(ink, &scheme): (usize, &Scheme)| {
         let mine = |job: &Job| job.pattern == pattern && job.scheme == scheme && !job.is_cold;
         let runs: Vec<_> =
             jobs.iter().zip(results).filter(|(job, _)| mine(job)).map(|(_, run)| run).collect();
@@ -195,30 +239,31 @@ fn figure(context: &Context, pattern: usize, jobs: &[Job], results: &[Run]) -> F
         Series::line(scheme.name(), ink, (0..length).map(point).collect())
     };
     let (name, change) = PATTERNS[pattern];
-    let changes = change.map_or(String::new(), |_| {
+    let every = change.map_or(String::new(), |_| {
         format!(", a change every {} s", context.effort.change_ns as f64 / 1e9)
     });
+    let experiment = label(changes.name);
     Figure {
-        name: format!("exp7_{name}"),
-        title: format!("Exp#7 Throughput over time, {name}{changes}, preloaded"),
+        name: format!("{}_{name}", changes.file),
+        title: format!("{experiment} Throughput over time, {name}{every}, preloaded"),
         x_label: "time, s",
         y_label: "throughput (mean), Mops",
         ticks: Ticks::Numbers,
         is_logarithmic: false,
-        series: Scheme::OF_ONE_LAYER.into_iter().enumerate().map(line).collect(),
+        series: (changes.rack)(context.case()).schemes.iter().enumerate().map(line).collect(),
         origin: context.origin(),
     }
 }
 
-fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
+fn summary(case: &Case, is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
     let title = format!(
         "Mean throughput in Mops (modelled), {}; back: longest time until 95 % again",
         start(is_cold)
     );
     let mut head = vec!["pattern".to_owned()];
-    head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
-    head.extend(Scheme::baselines().map(|other| format!("x {other}")));
-    head.push("farreach back, s".to_owned());
+    head.extend(case.schemes.iter().map(Scheme::to_string));
+    head.extend(case.baselines().iter().map(|other| format!("x {other}")));
+    head.push(format!("{} back, s", case.ours()));
     let mut table = Table::new(title, &head);
     for (at, (name, _)) in PATTERNS.iter().enumerate() {
         let of = |scheme: Scheme, value: &dyn Fn(&Run) -> f64| {
@@ -227,14 +272,13 @@ fn summary(is_cold: bool, jobs: &[Job], results: &[Run]) -> Table {
             let runs = jobs.iter().zip(results).filter(|(job, _)| mine(job));
             Estimate::of(&runs.map(|(_, run)| value(run)).collect::<Vec<_>>())
         };
-        let ops = PerScheme::from_fn(|scheme| of(scheme, &|run| run.measured.throughput_ops));
+        let ops =
+            PerScheme::of(case.schemes, |scheme| of(scheme, &|run| run.measured.throughput_ops));
         let mut cells = vec![(*name).to_owned()];
         cells.extend(ops.iter().map(|(_, ops)| mops(*ops)));
-        cells.extend(
-            Scheme::baselines()
-                .map(|other| format!("{:.2}", ops[Scheme::FarReach].mean / ops[other].mean)),
-        );
-        cells.push(format!("{:.1}", of(Scheme::FarReach, &|run| run.back_s).mean));
+        let gain = |other: &Scheme| format!("{:.2}", ops[case.ours()].mean / ops[*other].mean);
+        cells.extend(case.baselines().iter().map(gain));
+        cells.push(format!("{:.1}", of(case.ours(), &|run| run.back_s).mean));
         table.row(cells);
     }
     table

@@ -24,9 +24,9 @@ impl Starts {
     pub(crate) fn measured(case: &Case, seed: u64, profile: &Profile, effort: &Effort) -> Starts {
         let bench = |is_cold| Bench::new(Case { is_cold, ..case.clone() }, profile, seed);
         let preloaded = bench(false);
-        let preloaded = PerScheme::from_fn(|scheme| preloaded.throughput(scheme, effort));
+        let preloaded = PerScheme::of(case.schemes, |scheme| preloaded.throughput(scheme, effort));
         let cold = bench(true);
-        let cold = PerScheme::from_fn(|scheme| {
+        let cold = PerScheme::of(case.schemes, |scheme| {
             // Without a cache there is nothing to preload, so both starts are the same run.
             if scheme.caches() {
                 cold.throughput(scheme, effort)

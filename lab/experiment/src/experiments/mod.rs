@@ -1,8 +1,10 @@
-//! The experiments: the nine of the paper and one on real workloads, each with its runs and the
-//! texts of its report.
+//! The experiments: those of FarReach's and of DistReach's papers and one on real workloads, each
+//! with its runs and the texts of its report.
 
 mod dynamic;
+mod failure;
 pub(crate) mod goals;
+mod hops;
 mod latency;
 mod memo;
 mod recovery;
@@ -17,6 +19,7 @@ use crate::trial::{Case, Effort};
 use indicatif::ProgressBar;
 use std::sync::Arc;
 use switchback_bench::workload::ValueBytes;
+use switchback_wire::Scheme;
 
 pub(crate) use memo::Memo;
 
@@ -80,6 +83,12 @@ pub(crate) fn seeds_named(first: u64, count: u64) -> String {
     }
 }
 
+/// The same case with two layers of two switches, the rack of DistReach's experiments, and the
+/// schemes that have layers.
+pub(crate) fn layered(case: &Case) -> Case {
+    Case { schemes: &Scheme::OF_LAYERS, chains: 2, layers: 2, ..case.clone() }
+}
+
 /// The findings of an experiment, and the texts about them.
 pub(crate) struct Finding {
     /// Name of the experiment.
@@ -104,19 +113,24 @@ impl Finding {
     }
 }
 
-/// The name of an experiment's files.
-pub(crate) fn file(name: &str) -> String {
-    if name.parse::<u8>().is_ok() { format!("exp{name}") } else { name.to_owned() }
+/// Whether an experiment is one of the papers': those have numbers.
+fn is_published(name: &str) -> bool {
+    name.contains(|letter: char| letter.is_ascii_digit())
 }
 
-/// The name of an experiment in headings; the paper's have numbers.
+/// The name of an experiment's files.
+pub(crate) fn file(name: &str) -> String {
+    if is_published(name) { format!("exp{name}") } else { name.to_owned() }
+}
+
+/// The name of an experiment in headings; the papers' have numbers.
 pub(crate) fn label(name: &str) -> String {
-    if name.parse::<u8>().is_ok() { format!("Exp#{name}") } else { name.to_owned() }
+    if is_published(name) { format!("Exp#{name}") } else { name.to_owned() }
 }
 
 /// An experiment.
 pub(crate) struct Experiment {
-    /// Name on the command line; the paper's have numbers.
+    /// Name on the command line; the papers' have numbers.
     pub(crate) name: &'static str,
     /// Its approximate share of the time of all experiments, if they run in this order.
     pub(crate) weight: u64,
@@ -132,9 +146,38 @@ impl Experiment {
         Experiment { name: "4", weight: 15, run: |context| sweep::run(context, &sweep::WRITES) },
         Experiment { name: "5", weight: 20, run: |context| sweep::run(context, &sweep::SKEW) },
         Experiment { name: "6", weight: 30, run: |context| sweep::run(context, &sweep::VALUES) },
-        Experiment { name: "7", weight: 70, run: dynamic::run },
+        Experiment {
+            name: "7",
+            weight: 70,
+            run: |context| dynamic::run(context, &dynamic::ONE_SWITCH),
+        },
         Experiment { name: "8", weight: 40, run: snapshots::run },
         Experiment { name: "9", weight: 20, run: recovery::run },
+        Experiment {
+            name: "10",
+            weight: 25,
+            run: |context| sweep::run(context, &sweep::LAYERED_WORKLOADS),
+        },
+        Experiment { name: "11", weight: 20, run: |context| sweep::run(context, &sweep::SWITCHES) },
+        Experiment {
+            name: "12",
+            weight: 40,
+            run: |context| sweep::run(context, &sweep::LAYERED_SERVERS),
+        },
+        Experiment { name: "13", weight: 40, run: failure::by_size },
+        Experiment { name: "13b", weight: 10, run: failure::seen_by_others },
+        Experiment {
+            name: "S1",
+            weight: 30,
+            run: |context| sweep::run_all(context, &[&sweep::LAYERED_WRITES, &sweep::LAYERED_SKEW]),
+        },
+        Experiment {
+            name: "S2",
+            weight: 70,
+            run: |context| dynamic::run(context, &dynamic::TWO_LAYERS),
+        },
+        Experiment { name: "S3", weight: 20, run: failure::by_layers },
+        Experiment { name: "S4", weight: 5, run: hops::run },
         Experiment { name: "twitter", weight: 90, run: twitter::run },
     ];
 

@@ -24,7 +24,7 @@ const COLD_MAX: u32 = 10_000;
 const ADMISSION_MAX_NS: u64 = 10_000_000_000;
 
 /// The sizes that are run with a profile.
-fn sizes(context: &Context, profile: &Profile, is_cold: bool) -> Vec<u32> {
+pub(super) fn sizes(context: &Context, profile: &Profile, is_cold: bool) -> Vec<u32> {
     let is_run = |size: &u32| {
         (!context.effort.is_quick || *size <= QUICK_MAX)
             && (!is_cold || *size <= COLD_MAX)
@@ -40,7 +40,7 @@ const PATIENCE_NS: u64 = 20_000_000_000;
 const ASK_NS: u64 = 1_000_000;
 
 /// The time that the agent needs for the entries of a cache.
-fn admission_ns(profile: &Profile, cache_records: u32) -> u64 {
+pub(super) fn admission_ns(profile: &Profile, cache_records: u32) -> u64 {
     u64::from(cache_records) * profile.agent_entry_ns
 }
 
@@ -134,7 +134,7 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
     world.run_for(context.effort.before_crash_ns);
     let before = bench.measured(Scheme::FarReach, &world, &counters);
     let epoch = world.status().epoch;
-    world.kill_switch();
+    world.kill_switch(0);
     let at_most_ns = world.now_ns() + patience_ns(job);
     loop {
         world.run_for(ASK_NS);
@@ -150,12 +150,17 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
 /// Time limit of a recovery, in nanoseconds: more than the agent needs for the entries of the
 /// cache, and one node for all its records.
 fn patience_ns(job: &Job<'_>) -> u64 {
-    let storing_ns = u64::from(job.cache_records) * job.profile.node_write_ns;
-    PATIENCE_NS + 3 * (admission_ns(job.profile, job.cache_records) + storing_ns)
+    patience_of(job.profile, job.cache_records)
+}
+
+/// The same of a cache of this many records.
+pub(super) fn patience_of(profile: &Profile, cache_records: u32) -> u64 {
+    let storing_ns = u64::from(cache_records) * profile.node_write_ns;
+    PATIENCE_NS + 3 * (admission_ns(profile, cache_records) + storing_ns)
 }
 
 /// Time of all steps, in microseconds.
-fn total_us(times: &RecoveryTimes) -> u64 {
+pub(super) fn total_us(times: &RecoveryTimes) -> u64 {
     times.detect_us + times.collect_us + times.store_us + times.readmit_us
 }
 

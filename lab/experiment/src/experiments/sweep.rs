@@ -1,6 +1,6 @@
-//! Throughput by one parameter: Exp#1, #3, #4, #5 and #6.
+//! Throughput by one parameter: Exp#1, #3 to #6, and with several switches #10 to #12 and #S1.
 
-use super::{Context, Finding};
+use super::{Context, Finding, label, layered};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
@@ -152,12 +152,104 @@ pub(crate) const VALUES: Sweep = Sweep {
               its 0.7 MOPS to NoCache.",
 };
 
+/// Exp#10.
+pub(crate) const LAYERED_WORKLOADS: Sweep = Sweep {
+    name: "10",
+    file: "exp10",
+    title: "Two layers of two switches: throughput by workload",
+    points: |base| (WORKLOADS.points)(&layered(base)),
+    paper: "2 spine and 2 leaf switches of 10,000 records each, 16 servers, in Mininet: DistReach \
+            exceeds DistNoCache by 133.1 % (A), 126.7 % (B, F), 130 % (C), 23.8 % (D), and has the \
+            same on Insert; it exceeds DistCache by 90.0 % (A), 41.8 % (B), 78.0 % (F).",
+    differs: "DistNoCache is nocache here: the same switches and links, without a cache. DistCache \
+              isn't there yet. The paper's servers take 100 ms for a request, which hides what else \
+              limited its rack; only ratios can be compared. A chain is one switch of each layer, \
+              and each of the two caches 10,000 keys of its own.",
+    ..WORKLOADS
+};
+
+/// Exp#11.
+pub(crate) const SWITCHES: Sweep = Sweep {
+    name: "11",
+    file: "exp11",
+    title: "Two layers: throughput by number of switches in each",
+    parameter: "chains",
+    axis: "switches in each layer",
+    is_ordered: true,
+    is_logarithmic: true,
+    points: |base| {
+        let case = |chains| Case { chains, ..writes_only(layered(base)) };
+        [1, 2, 4, 8].into_iter().map(|chains| (chains.to_string(), case(chains))).collect()
+    },
+    paper: "Writes only, 16 servers: DistReach gains 16.9 % from 1 to 8 switches a layer, and has \
+            2.7 times the throughput of DistNoCache and of DistCache with 8.",
+    differs: "Each chain caches 10,000 records of its own keys, so more switches are more room: \
+              the limit rises by 28 % from 1 to 8.",
+};
+
+/// Exp#12.
+pub(crate) const LAYERED_SERVERS: Sweep = Sweep {
+    name: "12",
+    file: "exp12",
+    title: "Two layers of two switches: throughput by number of servers",
+    points: |base| {
+        let case = |servers| Case { servers, ..writes_only(layered(base)) };
+        [8, 16, 32, 64, 128]
+            .into_iter()
+            .map(|servers| (servers.to_string(), case(servers)))
+            .collect()
+    },
+    paper: "Writes only, 8 to 64 servers: DistReach reaches 2.1 to 5.4 times DistNoCache, and 2.1 \
+            to 6.8 times DistCache.",
+    differs: "128 servers are not in the paper.",
+    ..SERVERS
+};
+
+/// The first half of Exp#S1.
+pub(crate) const LAYERED_WRITES: Sweep = Sweep {
+    name: "S1",
+    file: "expS1_writes",
+    title: "Two layers of two switches: throughput by share of writes, and by skew",
+    points: |base| (WRITES.points)(&layered(base)),
+    paper: "The supplement: up to 2.4 times DistNoCache, the more the more writes and skew.",
+    differs: "",
+    ..WRITES
+};
+
+/// The second half of Exp#S1.
+pub(crate) const LAYERED_SKEW: Sweep = Sweep {
+    file: "expS1_skew",
+    points: |base| {
+        let case = |theta| Case { theta, ..writes_only(layered(base)) };
+        [0.9, 0.95, 0.99].into_iter().map(|theta| (theta.to_string(), case(theta))).collect()
+    },
+    parameter: SKEW.parameter,
+    axis: SKEW.axis,
+    ..LAYERED_WRITES
+};
+
+fn writes_only(case: Case) -> Case {
+    Case { workload: Workload::Mix(100.0), ..case }
+}
+
 /// A run of all schemes, preloaded or cold.
 struct Run {
     point: usize,
     is_cold: bool,
     seed: u64,
     measured: PerScheme<Measured>,
+}
+
+/// Runs the sweeps of an experiment, which the first of them names.
+pub(crate) fn run_all(context: &Context, sweeps: &[&Sweep]) -> Finding {
+    let findings = sweeps.iter().map(|sweep| run(context, sweep));
+    let joined = findings.reduce(|mut all, more| {
+        all.csv.extend(more.csv);
+        all.figures.extend(more.figures);
+        all.tables.extend(more.tables);
+        all
+    });
+    joined.expect("an experiment has a sweep")
 }
 
 /// Runs a sweep.
@@ -179,7 +271,8 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
         }
     }
     let names: Vec<_> = points.iter().map(|(name, _)| name.clone()).collect();
-    let results_of = |is_cold| Results { sweep, names: &names, is_cold, runs: &runs };
+    let case = &points[0].1;
+    let results_of = |is_cold| Results { sweep, names: &names, case, is_cold, runs: &runs };
     let results = [results_of(false), results_of(true)];
     Finding {
         name: sweep.name,
@@ -194,10 +287,12 @@ pub(crate) fn run(context: &Context, sweep: &Sweep) -> Finding {
 }
 
 /// The columns that every row has.
-pub(crate) const COLUMNS: [&str; 26] = [
+pub(crate) const COLUMNS: [&str; 28] = [
     "kind",
     "profile",
     "scheme",
+    "chains",
+    "layers",
     "servers",
     "workload",
     "theta",
@@ -242,6 +337,8 @@ pub(crate) fn row(
         "modelled".to_owned(),
         profile.name.to_owned(),
         scheme.to_string(),
+        case.chains.to_string(),
+        case.layers.to_string(),
         case.servers.to_string(),
         case.workload.to_string(),
         case.theta.to_string(),
@@ -288,6 +385,8 @@ fn csv(context: &Context, points: &[(String, Case)], runs: &[Run]) -> Csv {
 struct Results<'a> {
     sweep: &'a Sweep,
     names: &'a [String],
+    /// One of its cases, which all compare the same schemes.
+    case: &'a Case,
     is_cold: bool,
     runs: &'a [Run],
 }
@@ -309,8 +408,10 @@ impl Results<'_> {
             "Throughput in Mops (modelled), {}: mean and 95 % confidence",
             start(self.is_cold)
         );
+        let (ours, schemes, baselines) =
+            (self.case.ours(), self.case.schemes, self.case.baselines());
         let mut head = vec![self.sweep.parameter.to_owned()];
-        head.extend(Scheme::OF_ONE_LAYER.map(|scheme| scheme.to_string()));
+        head.extend(schemes.iter().map(Scheme::to_string));
         head.push("limit".to_owned());
         if self.is_cold {
             head.push("limit_learned".to_owned());
@@ -320,14 +421,12 @@ impl Results<'_> {
             head.push("of limit_learned".to_owned());
         }
         head.extend(["of limit_cached", "nocache of limit"].map(str::to_owned));
-        head.extend(Scheme::baselines().map(|other| format!("x {other}")));
-        head.extend(Scheme::OF_ONE_LAYER.map(|scheme| format!("{scheme} outstanding")));
+        head.extend(baselines.iter().map(|other| format!("x {other}")));
+        head.extend(schemes.iter().map(|scheme| format!("{scheme} outstanding")));
         let mut table = Table::new(title, &head);
         for (point, name) in self.names.iter().enumerate() {
-            let ratio = |other| {
-                self.of(point, |m| m[Scheme::FarReach].throughput_ops / m[other].throughput_ops)
-                    .mean
-            };
+            let ratio =
+                |other| self.of(point, |m| m[ours].throughput_ops / m[other].throughput_ops).mean;
             let of = |scheme: Scheme, limit: fn(&Measured) -> Option<f64>| {
                 let runs: Option<Vec<_>> = self
                     .runs(point)
@@ -342,24 +441,22 @@ impl Results<'_> {
             } else {
                 format!("{name} (not converged: no result)")
             }];
-            cells.extend(
-                Scheme::OF_ONE_LAYER
-                    .map(|scheme| mops(self.of(point, |m| m[scheme].throughput_ops))),
-            );
-            cells.push(mops(self.of(point, |m| m[Scheme::FarReach].limit_ops)));
+            let throughput = |scheme: &Scheme| self.of(point, |m| m[*scheme].throughput_ops);
+            cells.extend(schemes.iter().map(|scheme| mops(throughput(scheme))));
+            cells.push(mops(self.of(point, |m| m[ours].limit_ops)));
             if self.is_cold {
-                cells.push(mops(self.of(point, |m| m[Scheme::FarReach].goal_ops())));
+                cells.push(mops(self.of(point, |m| m[ours].goal_ops())));
             }
-            cells.push(of(Scheme::FarReach, |m| Some(m.limit_ops)));
+            cells.push(of(ours, |m| Some(m.limit_ops)));
             if self.is_cold {
-                cells.push(of(Scheme::FarReach, |m| m.limit_learned_ops));
+                cells.push(of(ours, |m| m.limit_learned_ops));
             }
-            cells.push(of(Scheme::FarReach, |m| m.limit_cached_ops));
+            cells.push(of(ours, |m| m.limit_cached_ops));
             cells.push(of(Scheme::NoCache, |m| Some(m.limit_ops)));
-            cells.extend(Scheme::baselines().map(|other| format!("{:.2}", ratio(other))));
+            cells.extend(baselines.iter().map(|other| format!("{:.2}", ratio(*other))));
             let outstanding =
-                |scheme: Scheme| self.of(point, |m| f64::from(m[scheme].outstanding)).mean;
-            cells.extend(Scheme::OF_ONE_LAYER.map(|scheme| format!("{:.0}", outstanding(scheme))));
+                |scheme: &Scheme| self.of(point, |m| f64::from(m[*scheme].outstanding)).mean;
+            cells.extend(schemes.iter().map(|scheme| format!("{:.0}", outstanding(scheme))));
             table.row(cells);
         }
         table
@@ -385,17 +482,23 @@ impl Results<'_> {
                 .map(|(point, &at)| (at, in_mops(self.of(point, value))))
                 .collect()
         };
-        let line = |(at, scheme): (usize, Scheme)| {
-            Series::line(scheme.name(), at, means(&|m| m[scheme].throughput_ops))
+        let ours = self.case.ours();
+        let line = |(at, scheme): (usize, &Scheme)| {
+            Series::line(scheme.name(), at, means(&|m| m[*scheme].throughput_ops))
         };
-        let mut all: Vec<_> = Scheme::OF_ONE_LAYER.into_iter().enumerate().map(line).collect();
+        let mut all: Vec<_> = self.case.schemes.iter().enumerate().map(line).collect();
         let limit =
             if self.is_cold { "limit_learned of write-back" } else { "limit of write-back" };
-        all.push(Series::limit(limit, means(&|m| m[Scheme::FarReach].goal_ops())));
+        all.push(Series::limit(limit, means(&|m| m[ours].goal_ops())));
         let names = self.names.to_vec();
         Figure {
             name: format!("{}_{}", self.sweep.file, start(self.is_cold)),
-            title: format!("Exp#{} {}, {}", self.sweep.name, self.sweep.title, start(self.is_cold)),
+            title: format!(
+                "{} {}, {}",
+                label(self.sweep.name),
+                self.sweep.title,
+                start(self.is_cold)
+            ),
             x_label: self.sweep.axis,
             y_label: "throughput, Mops",
             ticks: match self.sweep.is_ordered {

@@ -2,6 +2,7 @@
 //! script, or at a given rate.
 
 use super::World;
+use super::switch::switch_of;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
@@ -93,6 +94,9 @@ impl ClientSlot {
 impl World {
     #[inline]
     pub(super) fn client_receives(&mut self, flight: Box<Flight>) {
+        if self.are_clients_paused {
+            return self.timeline.done(flight);
+        }
         let now = self.now();
         let client = flight.to;
         let slot = &mut self.clients[usize::from(client)];
@@ -106,12 +110,18 @@ impl World {
     }
 
     pub(super) fn client_hears(&mut self, client: u16, notice: ClientNotice) {
+        if self.are_clients_paused {
+            return;
+        }
         let now = self.now();
         self.clients[usize::from(client)].session.handle_message(now, notice);
         self.pump_client(client);
     }
 
     pub(super) fn wake_client(&mut self, client: u16) {
+        if self.are_clients_paused {
+            return;
+        }
         let now = self.now();
         let session = &mut self.clients[usize::from(client)].session;
         if now.is_due(session.poll_timeout()) {
@@ -133,8 +143,9 @@ impl World {
         if state.verb == Verb::Insert {
             slot.requests.inserted(state.index);
         }
-        let latency_ns = self.now_ns - state.begun_ns;
-        self.meter.finished(self.now_ns, latency_ns, version.is_some(), cached);
+        let (latency_ns, index) = (self.now_ns - state.begun_ns, state.index);
+        let class = if self.meter.has_classes() { self.class_of(index, cached) } else { 0 };
+        self.meter.finished(self.now_ns, latency_ns, version.is_some(), cached, class);
         self.begin(client, thread);
     }
 
@@ -182,9 +193,11 @@ impl World {
         match slot.session.submit(now, operation, thread.into()) {
             Ok(()) => {
                 self.statistics.requests += 1;
-                if let Some(learner) = &mut self.learner {
+                let key = std::mem::take(&mut self.key);
+                if let Some(learner) = self.learner_of(&key) {
                     learner.request(state.index, reads);
                 }
+                self.key = key;
             }
             Err(SubmitError::TooLarge) => unreachable!("the setup keeps to the limits"),
             // No session, or preserved records wait for a snapshot: the thread asks again, for
@@ -218,6 +231,9 @@ impl World {
     /// The next operation of an open loop begins.
     pub(super) fn operation_arrives(&mut self) {
         let Drive::Open(rate) = self.drive else { return };
+        if self.are_clients_paused {
+            return;
+        }
         let client = (self.arrivals % self.clients.len() as u64) as u16;
         self.arrivals += 1;
         let slot = &mut self.clients[usize::from(client)];
@@ -236,11 +252,12 @@ impl World {
         loop {
             let mut flight = self.timeline.buffer();
             let session = &mut self.clients[usize::from(client)].session;
-            if session.poll_packet(&mut flight.packet).is_none() {
+            let Some(to) = session.poll_packet(&mut flight.packet) else {
                 self.timeline.done(flight);
                 break;
-            }
+            };
             flight.from = Part::Client(client).address();
+            flight.to = switch_of(&to);
             let arrives_ns = self.now_ns + self.link_ns(&flight.packet);
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }

@@ -82,7 +82,7 @@ impl World {
                 self.pump_controller();
             }
             Delivery::Client(client, notice) => self.client_hears(client as u16, notice),
-            Delivery::Switch(_, command) => self.switch_hears(command),
+            Delivery::Switch(switch, command) => self.switch_hears(switch, command),
             Delivery::Node(node, command) => self.node_hears(node, command),
         }
     }
@@ -96,10 +96,10 @@ impl World {
         self.pump_controller();
     }
 
-    /// The connection to the switch broke.
-    pub(super) fn switch_is_lost(&mut self) {
+    /// The connection to a switch broke.
+    pub(super) fn switch_is_lost(&mut self, switch: u16) {
         let now = self.now();
-        self.controller.controller.handle_lost(now, Peer::Switch(0));
+        self.controller.controller.handle_lost(now, Peer::Switch(switch));
         self.pump_controller();
     }
 

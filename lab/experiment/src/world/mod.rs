@@ -5,6 +5,7 @@
 //! nanoseconds, and is built to be fast: it measures a rack's throughput, and doesn't check its
 //! answers. [`World::step`] executes one event; [`Setup::seed`] determines all of them.
 
+mod classes;
 mod client;
 mod controller;
 mod meter;
@@ -33,6 +34,7 @@ use switchback_core::switch::LearningConfig;
 use switchback_datapath::Features;
 use switchback_wire::{HashKey, KeyHash, Map, Packet, Scheme};
 
+pub(crate) use classes::Classes;
 pub(crate) use client::Drive;
 pub(crate) use meter::Meter;
 
@@ -55,7 +57,11 @@ pub(crate) struct Setup {
     pub(crate) key_bytes: usize,
     /// Longest value that the cache takes.
     pub(crate) slot_bytes: u32,
+    /// Of each chain.
     pub(crate) cache_records: u32,
+    /// Chains of switches, and switches of a chain.
+    pub(crate) chains: u16,
+    pub(crate) layers: u8,
     /// Time between two snapshots; 0: none.
     pub(crate) snapshot_us: u64,
     pub(crate) partitions: u32,
@@ -69,8 +75,8 @@ impl Setup {
         Rack {
             scheme: self.scheme,
             nodes: self.servers,
-            chains: 1,
-            layers: 1,
+            chains: self.chains,
+            layers: self.layers,
             // At least one for each server.
             partitions: self.partitions.max(u32::from(self.servers).next_power_of_two()),
             lanes: self.lanes,
@@ -110,7 +116,7 @@ impl Setup {
         }
     }
 
-    /// No packet is lost but in a crash of the switch: a request is sent again only when it must
+    /// No packet is lost but in a crash of a switch: a request is sent again only when it must
     /// have been, whatever the queue it waits in.
     fn times(&self) -> Times {
         let longest_ns = self.profile.node_work_ns(self.workload.value_bytes.longest())[1];
@@ -127,7 +133,8 @@ impl Setup {
     /// Its parts.
     #[inline]
     fn parts(&self) -> Parts {
-        Parts { clients: self.clients, switches: 1, nodes: self.servers }
+        let switches = self.chains * u16::from(self.layers);
+        Parts { clients: self.clients, switches, nodes: self.servers }
     }
 
     /// A controller of this rack, just made.
@@ -158,16 +165,16 @@ pub(crate) enum Event {
     Wake(Part),
     /// A control message arrives: its place among those under way.
     Message(u32),
-    /// The agent of this boot is done with a command.
-    Agent(u64),
-    /// The agent of this boot looks for reports.
-    Poll(u64),
+    /// The agent of this switch and boot is done with a command.
+    Agent(u16, u64),
+    /// The agent of this switch and boot looks for reports.
+    Poll(u16, u64),
     /// The controller's oldest file is on its disk.
     Stored,
     /// An operation of an open loop begins.
     Operation,
     /// A switch starts.
-    SwitchStarts,
+    SwitchStarts(u16),
 }
 
 /// Counters of a run.
@@ -188,7 +195,7 @@ pub(crate) struct World {
     random: Pcg64Mcg,
     controller: ControllerSlot,
     control: ControlPlane,
-    switch: SwitchSlot,
+    switches: Vec<SwitchSlot>,
     nodes: Vec<NodeSlot>,
     clients: Vec<ClientSlot>,
     /// When each part's timer rings next.
@@ -200,8 +207,13 @@ pub(crate) struct World {
     /// As long as the longest value.
     value: Vec<u8>,
     lengths: Lengths,
-    learner: Option<Learner>,
+    /// A perfect learner for each chain, if any.
+    learners: Vec<Learner>,
     pub(crate) meter: Meter,
+    /// How it tells operations apart.
+    classes: Classes,
+    /// Clients neither hear nor do anything.
+    are_clients_paused: bool,
     pub(crate) statistics: Statistics,
 }
 
@@ -225,7 +237,7 @@ impl World {
             random: Pcg64Mcg::seed_from_u64(setup.seed ^ 0x7669_7274),
             controller: ControllerSlot::new(setup.controller()),
             control: ControlPlane::default(),
-            switch: SwitchSlot::default(),
+            switches: (0..setup.parts().switches).map(|_| SwitchSlot::default()).collect(),
             nodes: (0..setup.servers)
                 .map(|node| NodeSlot::new(&rack, node, store(), now))
                 .collect(),
@@ -237,8 +249,10 @@ impl World {
             key: Vec::new(),
             value: vec![b'v'; lengths.longest()],
             lengths,
-            learner: None,
+            learners: Vec::new(),
             meter: Meter::new(0),
+            classes: Classes::default(),
+            are_clients_paused: false,
             statistics: Statistics::default(),
             rack,
             setup,
@@ -249,7 +263,7 @@ impl World {
 
     fn start(&mut self) {
         self.pump_controller();
-        self.start_switch();
+        (0..self.setup.parts().switches).for_each(|switch| self.start_switch(switch));
         (0..self.setup.servers).for_each(|node| self.wake_node(node));
         (0..self.setup.clients).for_each(|client| self.wake_client(client));
         let ready = |world: &World| {
@@ -310,7 +324,7 @@ impl World {
         *armed_ns = u64::MAX;
         match part {
             Part::Controller => self.wake_controller(),
-            Part::Switch(_) => self.wake_switch(),
+            Part::Switch(switch) => self.wake_switch(switch),
             Part::Node(node) => self.wake_node(node),
             Part::Client(client) => self.wake_client(client),
         }
@@ -333,11 +347,11 @@ impl World {
             Next::Event(Event::LooksAgain(node)) => self.look_again(node),
             Next::Event(Event::Wake(part)) => self.wake(part),
             Next::Event(Event::Message(place)) => self.message_arrives(place),
-            Next::Event(Event::Agent(boot)) => self.agent_done(boot),
-            Next::Event(Event::Poll(boot)) => self.poll_reports(boot),
+            Next::Event(Event::Agent(switch, boot)) => self.agent_done(switch, boot),
+            Next::Event(Event::Poll(switch, boot)) => self.poll_reports(switch, boot),
             Next::Event(Event::Stored) => self.stored(),
             Next::Event(Event::Operation) => self.operation_arrives(),
-            Next::Event(Event::SwitchStarts) => self.start_switch(),
+            Next::Event(Event::SwitchStarts(switch)) => self.start_switch(switch),
         }
     }
 
@@ -444,11 +458,22 @@ impl World {
         self.clients.iter_mut().for_each(|client| client.set_phase(phase));
     }
 
-    /// The switch dies with everything in it; another one starts.
-    pub(crate) fn kill_switch(&mut self) {
-        self.crash_switch();
-        self.switch_is_lost();
-        self.timeline.push(self.now_ns + self.setup.profile.switch_restart_ns, Event::SwitchStarts);
+    /// A switch dies with everything in it.
+    pub(crate) fn lose_switch(&mut self, switch: u16) {
+        self.crash_switch(switch);
+        self.switch_is_lost(switch);
+    }
+
+    /// A switch dies with everything in it; another one starts in its place.
+    pub(crate) fn kill_switch(&mut self, switch: u16) {
+        self.lose_switch(switch);
+        let starts_ns = self.now_ns + self.setup.profile.switch_restart_ns;
+        self.timeline.push(starts_ns, Event::SwitchStarts(switch));
+    }
+
+    /// From now on clients neither hear nor do anything.
+    pub(crate) fn pause_clients(&mut self) {
+        self.are_clients_paused = true;
     }
 
     /// The setup.
@@ -461,21 +486,38 @@ impl World {
         self.controller.controller.cached()
     }
 
-    /// Lets a perfect learner count every request from now on.
+    /// Lets perfect learners count every request from now on.
     pub(crate) fn learn_perfectly(&mut self) {
-        self.learner = Some(Learner::new(self.setup.cache_records as usize, self.lengths.clone()));
+        let room = self.setup.cache_records as usize;
+        let learner = |_| Learner::new(room, self.lengths.clone());
+        self.learners = (0..self.setup.chains).map(learner).collect();
     }
 
-    /// Keys that the perfect learner has cached, if there is one.
+    /// Keys that the perfect learners have cached, if there are any.
     pub(crate) fn learned_hashes(&self) -> Option<Vec<KeyHash>> {
-        let (hash_key, content) =
-            (self.controller.controller.hash_key(), self.learner.as_ref()?.content());
-        Some(content.iter().map(|index| hash_key.hash(&self.keys.key(*index))).collect())
+        let hash_key = self.controller.controller.hash_key();
+        let content = self.learners.iter().flat_map(Learner::content);
+        let hashes = || content.map(|index| hash_key.hash(&self.keys.key(*index))).collect();
+        (!self.learners.is_empty()).then(hashes)
     }
 
-    /// Reads that the perfect learner saw, and those that found their record in its content.
+    /// Reads that the perfect learners saw, and those that found their record in their content.
     pub(crate) fn learned_reads(&self) -> (u64, u64) {
-        self.learner.as_ref().map_or((0, 0), Learner::reads_and_hits)
+        let both = self.learners.iter().map(Learner::reads_and_hits);
+        both.fold((0, 0), |(reads, hits), of| (reads + of.0, hits + of.1))
+    }
+
+    /// The perfect learner of the chain that serves this key, if there is one.
+    #[inline]
+    fn learner_of(&mut self, key: &[u8]) -> Option<&mut Learner> {
+        let chain = match self.learners.len() {
+            0 | 1 => 0,
+            _ => {
+                let controller = &self.controller.controller;
+                controller.map().of(controller.hash_key().hash(key)).chain
+            }
+        };
+        self.learners.get_mut(usize::from(chain))
     }
 
     /// What the controller tells.
@@ -501,6 +543,13 @@ impl World {
     /// Begins to measure, latencies as well.
     pub(crate) fn measure_latencies(&mut self) {
         self.meter = Meter::new(self.now_ns).with_latencies();
+    }
+
+    /// Begins to measure, latencies and buckets of time as well, each class by itself.
+    pub(crate) fn measure_classes(&mut self, classes: Classes, bucket_ns: u64) {
+        let meter = Meter::new(self.now_ns).with_latencies().with_buckets(bucket_ns);
+        self.meter = meter.with_classes(classes.count());
+        self.classes = classes;
     }
 
     /// Begins to measure, by buckets of time as well.

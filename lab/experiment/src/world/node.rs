@@ -1,6 +1,7 @@
 //! A node: the production shim, and one server with a queue in front of it. Every operation of the
 //! engine takes its time.
 
+use super::switch::switch_of;
 use super::{Event, World};
 use crate::profile::Profile;
 use crate::storage::ModelledStore;
@@ -178,10 +179,10 @@ impl World {
         loop {
             let mut flight = self.timeline.buffer();
             let slot = &mut self.nodes[usize::from(node)];
-            if slot.shim.poll_packet(&mut flight.packet).is_none() {
+            let Some(to) = slot.shim.poll_packet(&mut flight.packet) else {
                 self.timeline.done(flight);
                 break;
-            }
+            };
             if self.setup.scheme.refreshes()
                 && let Some(value_bytes) = cache_update_bytes(&flight.packet)
             {
@@ -194,6 +195,7 @@ impl World {
                 );
             }
             flight.from = Part::Node(node).address();
+            flight.to = switch_of(&to);
             let arrives_ns = self.now_ns + self.link_ns(&flight.packet);
             self.timeline.send(Link::Switch, arrives_ns, flight);
         }

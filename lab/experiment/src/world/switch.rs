@@ -1,22 +1,21 @@
-//! The switch: the production datapath and agent. A packet takes the pipeline's time, a command the
-//! agent's time for its entries.
+//! The switches: the production datapath and agent. A packet takes the pipeline's time, a command
+//! the agent's time for its entries.
 
 use super::{Event, World};
+use crate::profile::Profile;
 use crate::timeline::{Flight, Link};
 use rand::RngExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use switchback_assembly::Part;
-use switchback_core::control::{Command, SwitchCommand};
+use switchback_core::control::{BATCH_MAX, Command, SwitchCommand};
 use switchback_core::switch::{Agent, carry_out};
 use switchback_datapath::{Control, Datapath, Shard, Verdict};
 use switchback_net::DatapathTarget;
-use switchback_wire::KeyHash;
+use switchback_wire::{Address, KeyHash};
 
 /// How often the agent looks for reports of the datapath.
 const POLL_NS: u64 = 500_000;
-/// The one switch.
-const SWITCH: Part = Part::Switch(0);
 
 /// The parts of a running switch.
 struct RunningSwitch {
@@ -29,39 +28,54 @@ struct RunningSwitch {
 #[derive(Default)]
 pub(super) struct SwitchSlot {
     running: Option<Box<RunningSwitch>>,
-    pub(super) boot: u64,
+    boots: u64,
     commands: VecDeque<Command<SwitchCommand>>,
     is_busy: bool,
 }
 
+/// The switch that clients and nodes send to at this address.
+#[inline]
+pub(super) fn switch_of(address: &Address) -> u16 {
+    match Part::of_address(address) {
+        Some(Part::Switch(switch)) => switch,
+        _ => unreachable!("clients and nodes send to switches"),
+    }
+}
+
 impl World {
-    pub(super) fn start_switch(&mut self) {
+    pub(super) fn start_switch(&mut self, switch: u16) {
         let now = self.now();
         let pipeline = self.rack.pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).expect("the setup makes sense"));
         let target = DatapathTarget::new(Arc::clone(&datapath));
-        let slot = &mut self.switch;
-        slot.boot += 1;
+        let slot = &mut self.switches[usize::from(switch)];
+        slot.boots += 1;
         slot.is_busy = false;
-        let agent = self.rack.agent(slot.boot, 1, String::new(), SWITCH.address(), now);
+        let boots = slot.boots;
+        // No two switches fail together, and no two have had one boot.
+        let (boot, domain) = (boots << 16 | u64::from(switch), switch.to_string());
+        let layer = self.rack.layer_of(switch);
+        let address = Part::Switch(switch).address();
+        let agent = self.rack.agent(boot, layer, domain, address, now);
         slot.running = Some(Box::new(RunningSwitch { datapath, target, agent }));
-        let boot = slot.boot;
-        self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
-        self.agent_acts(|agent| agent.handle_timeout(now));
+        self.timeline.push(self.now_ns + POLL_NS, Event::Poll(switch, boots));
+        self.agent_acts(switch, |agent| agent.handle_timeout(now));
     }
 
-    pub(super) fn crash_switch(&mut self) {
-        self.switch.running = None;
-        self.switch.boot += 1;
-        self.switch.commands.clear();
-        self.timeline.cut_switch();
+    pub(super) fn crash_switch(&mut self, switch: u16) {
+        let slot = &mut self.switches[usize::from(switch)];
+        slot.running = None;
+        slot.boots += 1;
+        slot.commands.clear();
+        self.timeline.cut_switch(switch);
     }
 
     #[inline]
     pub(super) fn switch_receives(&mut self, mut flight: Box<Flight>) {
+        let switch = flight.to;
         let bits: u32 = self.random.random();
         let unix_ms = self.now().unix_ms;
-        let Some(running) = &self.switch.running else {
+        let Some(running) = &self.switches[usize::from(switch)].running else {
             self.timeline.done(flight);
             return;
         };
@@ -89,11 +103,12 @@ impl World {
                 return;
             }
         };
-        flight.from = SWITCH.address();
+        flight.from = Part::Switch(switch).address();
         let (link, index) = match Part::of_address(&to) {
+            Some(Part::Switch(switch)) => (Link::Switch, switch),
             Some(Part::Node(node)) => (Link::Node, node),
             Some(Part::Client(client)) => (Link::Client, client),
-            _ => unreachable!("the switch answers clients and nodes"),
+            _ => unreachable!("a switch sends to clients, nodes and its neighbours"),
         };
         flight.to = index;
         let arrives_ns =
@@ -101,17 +116,17 @@ impl World {
         self.timeline.send(link, arrives_ns, flight);
     }
 
-    pub(super) fn switch_hears(&mut self, command: Command<SwitchCommand>) {
-        if self.switch.running.is_none() {
-            return;
+    pub(super) fn switch_hears(&mut self, switch: u16, command: Command<SwitchCommand>) {
+        let slot = &mut self.switches[usize::from(switch)];
+        if slot.running.is_some() {
+            slot.commands.push_back(command);
+            self.agent_begins(switch);
         }
-        self.switch.commands.push_back(command);
-        self.agent_begins();
     }
 
     /// The agent takes its next command: it is done after its time.
-    fn agent_begins(&mut self) {
-        let slot = &mut self.switch;
+    fn agent_begins(&mut self, switch: u16) {
+        let slot = &mut self.switches[usize::from(switch)];
         let Some(command) = slot.commands.front().filter(|_| !slot.is_busy) else { return };
         let entries = match &command.body {
             SwitchCommand::Admit(entries) => entries.len(),
@@ -119,79 +134,92 @@ impl World {
             SwitchCommand::Remove(entries) => entries.len(),
             _ => 0,
         };
+        // As many as it may look at; the last ones are fewer.
+        let loads = match &command.body {
+            SwitchCommand::LoadFrozen(_) => BATCH_MAX,
+            _ => 0,
+        };
         slot.is_busy = true;
-        let takes_ns = entries as u64 * self.setup.profile.agent_entry_ns;
-        let boot = slot.boot;
-        self.timeline.push(self.now_ns + takes_ns, Event::Agent(boot));
+        let Profile { agent_entry_ns, agent_load_ns, .. } = self.setup.profile;
+        let takes_ns = entries as u64 * agent_entry_ns + loads as u64 * agent_load_ns;
+        self.timeline.push(self.now_ns + takes_ns, Event::Agent(switch, slot.boots));
+    }
+
+    fn is_running(&self, switch: u16, boots: u64) -> bool {
+        let slot = &self.switches[usize::from(switch)];
+        slot.boots == boots && slot.running.is_some()
     }
 
     /// The agent is done with its command.
-    pub(super) fn agent_done(&mut self, boot: u64) {
-        if self.switch.boot != boot || self.switch.running.is_none() {
+    pub(super) fn agent_done(&mut self, switch: u16, boots: u64) {
+        if !self.is_running(switch, boots) {
             return;
         }
         let now = self.now();
-        self.switch.is_busy = false;
-        if let Some(command) = self.switch.commands.pop_front() {
-            self.agent_acts(|agent| agent.handle_message(now, command));
+        let slot = &mut self.switches[usize::from(switch)];
+        slot.is_busy = false;
+        if let Some(command) = slot.commands.pop_front() {
+            self.agent_acts(switch, |agent| agent.handle_message(now, command));
         }
-        self.agent_begins();
+        self.agent_begins(switch);
     }
 
-    pub(super) fn wake_switch(&mut self) {
+    pub(super) fn wake_switch(&mut self, switch: u16) {
         let now = self.now();
-        self.agent_acts(|agent| {
+        self.agent_acts(switch, |agent| {
             if now.is_due(agent.poll_timeout()) {
                 agent.handle_timeout(now);
             }
         });
     }
 
-    pub(super) fn poll_reports(&mut self, boot: u64) {
-        if self.switch.boot == boot && self.switch.running.is_some() {
+    pub(super) fn poll_reports(&mut self, switch: u16, boots: u64) {
+        if self.is_running(switch, boots) {
             let now = self.now();
-            self.agent_acts(|agent| agent.handle_readable(now));
-            self.timeline.push(self.now_ns + POLL_NS, Event::Poll(boot));
+            self.agent_acts(switch, |agent| agent.handle_readable(now));
+            self.timeline.push(self.now_ns + POLL_NS, Event::Poll(switch, boots));
         }
     }
 
     /// Runs `acts` on the agent, then carries out its operations and sends its messages.
-    fn agent_acts(&mut self, acts: impl FnOnce(&mut Agent)) {
-        let now = self.now();
-        let Some(running) = &mut self.switch.running else { return };
+    fn agent_acts(&mut self, switch: u16, acts: impl FnOnce(&mut Agent)) {
+        let (now, part) = (self.now(), Part::Switch(switch));
+        let Some(running) = &mut self.switches[usize::from(switch)].running else { return };
         let RunningSwitch { target, agent, .. } = &mut **running;
         acts(agent);
         carry_out(agent, now, target);
-        let (due_us, is_taking_snapshot) = (agent.poll_timeout(), agent.is_taking_snapshot());
+        let (due_us, is_loading) = (agent.poll_timeout(), agent.is_taking_snapshot());
         let mut reports = Vec::new();
         while let Some(report) = agent.poll_message() {
             reports.push(report);
         }
         for report in reports {
-            self.report(SWITCH, report);
+            self.report(part, report);
         }
-        if is_taking_snapshot {
+        if is_loading {
             // The next step takes its time.
             let loads = self.rack.limits.loads_a_step as u64;
-            self.arm_at(SWITCH, self.now_ns + loads * self.setup.profile.agent_load_ns);
+            self.arm_at(part, self.now_ns + loads * self.setup.profile.agent_load_ns);
         } else {
-            self.arm(SWITCH, due_us);
+            self.arm(part, due_us);
         }
     }
 
-    /// Keys in the switch's tables.
-    pub(crate) fn entries(&self) -> usize {
-        self.switch.running.as_ref().map_or(0, |running| running.agent.cached())
+    /// The switches next to the nodes, which have what their chains cache.
+    fn owners(&self) -> impl Iterator<Item = &RunningSwitch> {
+        let is_owner = |(at, _): &(usize, _)| self.rack.layer_of(*at as u16) == self.rack.layers;
+        let owners = self.switches.iter().enumerate().filter(is_owner);
+        owners.filter_map(|(_, slot)| slot.running.as_deref())
     }
 
-    /// Keys in the cache, without those under eviction.
+    /// Keys in the tables of the chains.
+    pub(crate) fn entries(&self) -> usize {
+        self.owners().map(|owner| owner.agent.cached()).sum()
+    }
+
+    /// Keys in the caches, without those under eviction.
     pub(crate) fn cached_hashes(&self) -> Vec<KeyHash> {
-        let Some(running) = &self.switch.running else { return Vec::new() };
-        running
-            .agent
-            .entries()
-            .filter(|(_, evicting)| !evicting)
-            .map(|(entry, _)| entry.hash)
-            .collect()
+        let entries = self.owners().flat_map(|owner| owner.agent.entries());
+        entries.filter(|(_, evicting)| !evicting).map(|(entry, _)| entry.hash).collect()
     }
 }
