@@ -38,7 +38,8 @@
     X(KEEP_OR_DROP, 25)     /* what a keeper can't keep it doesn't pass */                         \
     X(KEPT_FIRST, 26)       /* the owner answers through its keepers */                            \
     X(KEEPER_SILENCE, 27)   /* a keeper answers nothing by itself */                               \
-    X(RECORD_EPOCH, 28)     /* records and completions of another epoch don't count */
+    X(RECORD_EPOCH, 28)     /* records and completions of another epoch don't count */             \
+    X(CLEAN_COMPARE, 29)    /* clean is the version that a node has, no later one */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
 enum feature { FEATURES(FEATURE_BIT) };

@@ -90,7 +90,8 @@ STEP u32 control_set_valid(struct packet *packet, struct call *call, struct reco
 // A node has stored this version.
 STEP u32 control_clean(struct packet *packet, struct call *call, struct record *record)
 {
-    if (record->seq != call->header.seq) {
+    bool is_same = record->seq == call->header.seq;
+    if (!is_same && has_feature(call, FEATURE_CLEAN_COMPARE)) {
         return control_done(packet, call, STATUS_CHANGED);
     }
     record->state &= (u8)~STATE_DIRTY;

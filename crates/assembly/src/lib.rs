@@ -96,7 +96,7 @@ impl Rack {
         let cache = &self.cache;
         let class = |&(value_bytes, slots): &(u32, u32)| ClassConfig { value_bytes, slots };
         PipelineConfig {
-            features: Features::of(self.scheme).without(self.left_out),
+            features: self.features().without(self.left_out),
             classes: cache.classes.iter().map(class).collect(),
             lanes: self.lanes,
             partitions: self.partitions,
@@ -106,6 +106,11 @@ impl Rack {
             threshold: cache.learning.threshold,
             reports: cache.reports,
         }
+    }
+
+    fn features(&self) -> Features {
+        let of_scheme = Features::of(self.scheme);
+        if self.layers > 1 { of_scheme.with(Features::LAYERS) } else { of_scheme }
     }
 
     /// The layer of a switch where nothing else is said of it: switches 0, 1, .. are of the layers
@@ -127,6 +132,7 @@ impl Rack {
             retry_us: times.controller_retry_us,
             quiet_us: times.quiet_us,
             loads_a_step: self.limits.loads_a_step,
+            dirty_max_us: times.dirty_max_us.filter(|_| self.scheme.absorbs_writes()),
             mechanisms: self.mechanisms,
         };
         Agent::new(boot, address, config, now)

@@ -28,6 +28,9 @@ pub struct Times {
     pub bypass_us: Option<u64>,
     /// Time between two snapshots; `None`: only those that are asked for.
     pub snapshot_us: Option<u64>,
+    /// How long it may take until a record that no node has is on its way to its node; `None`: as
+    /// long as it is cached.
+    pub dirty_max_us: Option<u64>,
     /// First pause before the controller repeats a command, or the agent a report of evictions.
     pub controller_retry_us: u64,
     /// Shortest time from one eviction to the next.
@@ -62,6 +65,7 @@ impl Default for Times {
             switch_lost_us: controller.switch_lost_us,
             bypass_us: controller.bypass_us,
             snapshot_us: controller.snapshot_us,
+            dirty_max_us: agent.dirty_max_us,
             controller_retry_us: controller.retry_us,
             eviction_pause_us: controller.eviction_pause_us,
             quiet_us: agent.quiet_us,

@@ -224,6 +224,8 @@ pub enum SwitchCommand {
     ListEntries(Option<Location>),
     /// Tell how often these were counted, and what they hold.
     Inspect(Vec<EntryId>),
+    /// Nodes have these versions: whichever is a record's still isn't dirty any more.
+    Clean(Vec<(EntryId, Seq)>),
 }
 
 /// What the switch's agent tells.
@@ -262,6 +264,13 @@ pub enum SwitchReport {
         epoch: u32,
         /// Which, and what they hold.
         entries: Vec<(EntryId, Option<Record>)>,
+    },
+    /// The sweep found these dirty: their nodes are to store them (rule 26).
+    Dirty {
+        /// The agent's.
+        epoch: u32,
+        /// Which, and what they hold.
+        records: Vec<(EntryId, Record)>,
     },
     /// Part of a snapshot.
     SnapshotChunk {

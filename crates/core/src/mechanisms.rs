@@ -153,6 +153,8 @@ mechanisms! {
     declare_after_clients,
     /// Copies in one failure domain count as one (rule 25).
     count_domains,
+    /// A record counts as clean once its node has stored it, not before (rule 26).
+    clean_after_store,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
     /// 7).
     synced_spool,

@@ -261,3 +261,46 @@ fn a_late_original_of_the_snapshot_before_gives_way_to_this_ones() {
     }
     assert_eq!((records, complete), (vec![changed_in(3, b"of this one").keyed], true));
 }
+
+#[test]
+fn what_the_sweep_finds_dirty_is_told_and_cleaned_by_its_number() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit((1..=3).map(entry).collect()));
+    alone.asks();
+    alone.ends(DatapathDone::Admitted(vec![true; 3]));
+    alone.says();
+    let mut now = NOW;
+    for id in 1..=3 {
+        now.monotonic_us += 100_000;
+        alone.0.handle_timeout(now);
+        let swept = loop {
+            let done = match alone.asks() {
+                DatapathAction::LoadRecords(entries) => break entries,
+                DatapathAction::TakeReports => DatapathDone::Reports(Vec::new()),
+                DatapathAction::SetCounting(_) => DatapathDone::Counted(NOTHING),
+                DatapathAction::ReadMeters => {
+                    let (requests, sequence_used, classes) = (0, 0, Vec::new());
+                    DatapathDone::Meters { requests, sequence_used, classes }
+                }
+                action => panic!("{action:?}"),
+            };
+            alone.0.handle_done(now, done);
+        };
+        assert_eq!(swept, [entry(id)]);
+        // The third is clean.
+        let found = LoadedRecord { dirty: id < 3, ..loaded(id) };
+        alone.0.handle_done(now, DatapathDone::Records(vec![Some(found)]));
+        let records = vec![(id, loaded(id).keyed.record)];
+        let dirty = SwitchReport::Dirty { epoch: 1, records };
+        let said = alone.says().into_iter().filter(|report| *report == dirty).count();
+        assert_eq!(said, usize::from(id < 3));
+    }
+    let versions = [1, 2].map(|id| (id, Seq::new(1, id)));
+    // One that isn't cached any more is left out.
+    alone.command(3, SwitchCommand::Clean([&versions[..], &[(9, Seq::new(1, 9))]].concat()));
+    let known = versions.map(|(id, seq)| (entry(id), seq)).to_vec();
+    assert_eq!(alone.asks(), DatapathAction::Clean(known));
+    alone.ends(DatapathDone::Changed);
+    let done = SwitchReport::Done { id: 3, epoch: 1, result: SwitchResult::Ok };
+    assert!(alone.says().contains(&done));
+}

@@ -40,6 +40,7 @@ enum Told {
     Remove(u16),
     List(u16),
     Load(u16),
+    Clean(u16, Vec<(EntryId, Seq)>),
 }
 
 /// Two layers, one node, one client. Parts do at once what they are told, as far as they live.
@@ -52,6 +53,8 @@ struct Rack {
     apart: bool,
     /// Whether stores end at once.
     stores: bool,
+    /// Whether the node does what it is told.
+    node_obeys: bool,
     switches: BTreeMap<u16, Switch>,
     /// Those that take what they are told and say nothing.
     silent: BTreeSet<u16>,
@@ -100,6 +103,7 @@ impl Rack {
             config,
             apart,
             stores: true,
+            node_obeys: true,
             switches: BTreeMap::new(),
             silent: BTreeSet::new(),
             refusing: BTreeSet::new(),
@@ -253,6 +257,7 @@ impl Rack {
             (Peer::Switch(switch), Message::ToSwitch(command)) => {
                 Message::FromSwitch(self.obey(switch, command)?)
             }
+            (_, Message::ToNode(_)) if !self.node_obeys => return None,
             (_, Message::ToNode(Command { id, chain, epoch, body })) => {
                 match body {
                     NodeCommand::Epoch(config) => self.owner = config.switch,
@@ -341,6 +346,10 @@ impl Rack {
             SwitchCommand::ListEntries(_) => {
                 self.told.push(Told::List(switch));
                 SwitchResult::Entries(its.entries.values().cloned().collect(), None)
+            }
+            SwitchCommand::Clean(versions) => {
+                self.told.push(Told::Clean(switch, versions));
+                SwitchResult::Ok
             }
             _ => SwitchResult::Ok,
         };
@@ -654,4 +663,26 @@ fn what_clients_preserve_is_no_loss() {
     rack.pass(100_000, &[(0, 1), (1, 2)]);
     assert_eq!((rack.controller.is_serving(), rack.chain().losses), (true, 0));
     assert!(rack.moves.contains(&true));
+}
+
+#[test]
+fn a_dirty_record_counts_as_clean_once_its_node_has_stored_it() {
+    let mut rack = Rack::serving(2);
+    let epoch = rack.controller.epoch();
+    let cached: Vec<_> = rack.switches[&1].entries.keys().copied().collect();
+    let record = |counter| Record { seq: Seq::new(epoch, counter), ..Record::default() };
+    let records = vec![(cached[0], record(7)), (cached[1], record(8)), (99, record(9))];
+    rack.told.clear();
+    rack.node_obeys = false;
+    let owner = Peer::Switch(1);
+    rack.hear(owner, Message::FromSwitch(SwitchReport::Dirty { epoch, records }));
+    assert!(rack.told.is_empty() && rack.stored.is_empty());
+    // The store is told again.
+    rack.node_obeys = true;
+    rack.pass(300_000, &[(0, 1), (1, 2)]);
+    assert_eq!(rack.stored, [0, 1], "nothing that isn't cached");
+    let versions = vec![(cached[0], Seq::new(epoch, 7)), (cached[1], Seq::new(epoch, 8))];
+    let cleaned = [Told::Clean(0, versions.clone()), Told::Clean(1, versions)];
+    assert!(cleaned.iter().all(|clean| rack.told.contains(clean)), "{:?}", rack.told);
+    assert_eq!(rack.controller.status(rack.now).cleaned_records, 2);
 }

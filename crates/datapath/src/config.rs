@@ -79,15 +79,18 @@ features! {
     KEEPER_SILENCE "keeper-silence" = 27,
     /// Records and completions of another epoch don't count.
     RECORD_EPOCH "record-epoch" = 28,
+    /// Clean is the version that a node has, no later one.
+    CLEAN_COMPARE "clean-compare" = 29,
 }
 
 impl Features {
     /// No bits.
     pub const NONE: Features = Features(0);
 
-    const MECHANISMS: u64 = (1 << 29) - (1 << 3) - Features::LAYERS.0;
+    const MECHANISMS: u64 = (1 << 30) - (1 << 3) - Features::LAYERS.0;
 
-    /// What a scheme needs, with every mechanism. Without a cache every lookup misses.
+    /// What a scheme needs, with every mechanism. Without a cache every lookup misses; one whose
+    /// switches keep nothing needs [`Features::LAYERS`] only where there are several.
     pub const fn of(scheme: Scheme) -> Features {
         let mut bits = Features::MECHANISMS;
         if scheme.caches() {
@@ -99,7 +102,7 @@ impl Features {
         if scheme.refreshes() {
             bits |= Features::WRITE_THROUGH.0;
         }
-        if scheme.layers_max() > 1 {
+        if scheme.keeps_in_switches() {
             bits |= Features::LAYERS.0;
         }
         Features(bits)

@@ -43,7 +43,7 @@ const INTRODUCTION: Duration = Duration::from_secs(5);
 
 /// What an introduction begins with: "SW", and the version of the messages, which is another one
 /// whenever their encoding is.
-const CONTROL_VERSION: u32 = 0x5357_0006;
+const CONTROL_VERSION: u32 = 0x5357_0007;
 /// Delay before a refused peer is disconnected, so that it doesn't reconnect at once.
 const REFUSAL: Duration = Duration::from_secs(1);
 

@@ -58,6 +58,7 @@ fn times(config: &RackConfig) -> Times {
         lease_us: rack.lease_ms * 1000,
         switch_timeout_us: rack.switch_timeout_ms * 1000,
         snapshot_us: us_unless_zero(rack.snapshot_period_ms),
+        dirty_max_us: us_unless_zero(config.cache.dirty_max_ms),
         spool_wait_us: config.controller.spool_wait_ms * 1000,
         witness_wait_us: config.controller.witness_wait_ms * 1000,
         bypass_us: us_unless_zero(config.controller.bypass_ms),

@@ -30,6 +30,11 @@ impl Place {
         Place { position: 1, length: 1, before: None, after: None, protects: false }
     }
 
+    /// Whether it is the last switch of its chain, which owns the records.
+    pub fn is_owner(&self) -> bool {
+        self.position == self.length
+    }
+
     /// Whether it is a place of a chain, with the neighbours that it has there.
     pub fn is_sound(&self) -> bool {
         (1..=self.length).contains(&self.position)

@@ -50,6 +50,13 @@ const NONE: Features = Features(0);
 const DECLARED: BlackBox = BlackBox::Hidden("what is lost is declared: clients don't know why");
 /// What is told and not kept.
 const TOLD: &[Check] = &[Check::Kept, Check::AcknowledgedWriteLost, Check::SeenValueVanished];
+/// What counts as clean and isn't at its node: in no snapshot, and not stored by its eviction.
+const CLEANED: &[Check] = &[
+    Check::ReleasedTooEarly,
+    Check::SnapshotCut,
+    Check::Linearizable,
+    Check::AcknowledgedWriteLost,
+];
 /// Clients miss what keepers lack when a recovery takes it from them.
 const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
 const ALL: Mechanisms = Mechanisms::ALL;
@@ -473,6 +480,18 @@ impl Ablation {
             Mechanisms { count_domains: false, ..ALL },
         )
         .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
+        datapath(
+            "clean-without-compare",
+            "a record counts as clean if it is the version that its node has stored",
+            Features::CLEAN_COMPARE,
+        )
+        .caught_in(60, Some(Focus::Cleanings)).by(CLEANED),
+        parts(
+            "clean-before-store",
+            "a record counts as clean once its node has stored it",
+            Mechanisms { clean_after_store: false, ..ALL },
+        )
+        .caught_in(60, Some(Focus::Cleanings)).by(CLEANED),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];

@@ -39,11 +39,13 @@ pub enum Focus {
     Bypass,
     /// Keys are deleted, tombstones are dropped at once, and packets arrive long after.
     Floors,
+    /// Dirty records are stored while they are cached, slowly, and switches die.
+    Cleanings,
 }
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 11] = [
+    pub const NARROW: [Focus; 12] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
@@ -55,6 +57,7 @@ impl Focus {
         Focus::Clients,
         Focus::Bypass,
         Focus::Floors,
+        Focus::Cleanings,
     ];
 
     /// Its name.
@@ -72,6 +75,7 @@ impl Focus {
             Focus::Clients => "clients",
             Focus::Bypass => "bypass",
             Focus::Floors => "floors",
+            Focus::Cleanings => "cleanings",
         }
     }
 
@@ -95,6 +99,7 @@ impl Focus {
             Focus::Clients => clients(plan, random),
             Focus::Bypass => bypass(plan, random),
             Focus::Floors => floors(plan, random),
+            Focus::Cleanings => cleanings(plan, random),
         }
         plan.load.operations = plan.load.operations.min(10_000);
     }
@@ -225,6 +230,14 @@ fn switches(plan: &mut Plan, random: &mut Random) {
     ];
     plan.faults =
         faults(&kinds, random.logarithmic(3_000, 100_000), random.logarithmic(100, 50_000), random);
+}
+
+fn cleanings(plan: &mut Plan, random: &mut Random) {
+    switches(plan, random);
+    plan.times.dirty_max_us = Some(random.logarithmic(200, 20_000));
+    // A record changes while its node stores it.
+    plan.disks.commit_us = random.logarithmic(50, 5_000);
+    plan.load.mix[1] += 0.5;
 }
 
 fn splits(plan: &mut Plan, random: &mut Random) {

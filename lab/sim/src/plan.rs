@@ -373,6 +373,11 @@ impl Plan {
         if scheme.layers_max() > 1 {
             draw_layers(&mut plan, &mut random);
         }
+        // What is clean shows nothing of how dirty records are kept, which is what other focuses
+        // are about.
+        if focus == Focus::Anything && random.chance(0.5) {
+            plan.times.dirty_max_us = Some(random.logarithmic(1_000, 300_000));
+        }
         plan
     }
 
@@ -547,6 +552,7 @@ fn draw_times(random: &mut Random) -> (Times, Agents, Clocks) {
         client_retry_us: (retry_us, retry_us * random.between(2, 50)),
         deadline_us: random.logarithmic(100_000, 3_000_000),
         hello_us: random.logarithmic(3_000, 30_000),
+        dirty_max_us: None,
         ..Times::default()
     };
     let command_us = random.logarithmic(1, 500);

@@ -78,6 +78,11 @@ fn evicted((_, stored): &(EntryId, Option<Record>)) -> Checked {
     stored.as_ref().map_or(Ok(()), record)
 }
 
+/// What the switch holds of an entry.
+fn held((_, held): &(EntryId, Record)) -> Checked {
+    check(held.value.len() <= CACHED_VALUE_BYTES_MAX, "length of a cached value")
+}
+
 fn entry(entry: &Entry) -> Checked {
     // The next one has a number, too.
     check(entry.id <= EntryId::MAX >> 1, "incarnation")?;
@@ -192,6 +197,7 @@ impl SwitchCommand {
                 list(counts, CANDIDATES_MAX, "number of counts", any)
             }
             SwitchCommand::Remove(entries) | SwitchCommand::Inspect(entries) => batch(entries, any),
+            SwitchCommand::Clean(versions) => batch(versions, any),
             SwitchCommand::NodeAddress(..)
             | SwitchCommand::Snapshot { .. }
             | SwitchCommand::DurableGeneration(_)
@@ -227,6 +233,7 @@ impl SwitchReport {
                 SwitchResult::Ok | SwitchResult::Busy => Ok(()),
             },
             SwitchReport::EvictMe { entries, .. } => batch(entries, evicted),
+            SwitchReport::Dirty { records, .. } => batch(records, held),
             SwitchReport::SnapshotChunk { records, .. } => batch(records, cached),
             SwitchReport::SnapshotEnd { .. } => Ok(()),
         }

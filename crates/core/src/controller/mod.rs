@@ -237,6 +237,7 @@ impl Controller {
             }
             SwitchReport::Done { epoch, .. }
             | SwitchReport::EvictMe { epoch, .. }
+            | SwitchReport::Dirty { epoch, .. }
             | SwitchReport::SnapshotChunk { epoch, .. }
             | SwitchReport::SnapshotEnd { epoch, .. } => epoch,
         };

@@ -157,6 +157,7 @@ pub struct ControllerStatus {
     pub control_cost: ControlCost,
     pub sessions: usize,
     pub draining: bool,
+    pub cleaned_records: u64,
     pub snapshots_completed: u64,
     pub snapshots_failed: u64,
     pub snapshot_duration_us: u64,
@@ -330,6 +331,7 @@ impl ControllerStatus {
         self.waiting_offers += other.waiting_offers;
         self.declined_offers += other.declined_offers;
         self.draining |= other.draining;
+        self.cleaned_records += other.cleaned_records;
         self.snapshots_completed += other.snapshots_completed;
         self.snapshots_failed += other.snapshots_failed;
         self.snapshot_duration_us = self.snapshot_duration_us.max(other.snapshot_duration_us);

@@ -5,6 +5,7 @@ use super::entries::Entries;
 use super::gain::Watched;
 use super::learning::{Counted, Learning, LearningConfig};
 use super::snapshot::Snapshot;
+use super::sweep::Sweep;
 use super::target::LoadedRecord;
 use super::traffic::Traffic;
 use crate::control::{
@@ -16,7 +17,7 @@ use crate::storage::Record;
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::Address;
+use switchback_wire::{Address, Seq};
 
 /// Choices of this many commands are remembered, so that a repeated one is answered as before.
 const CHOICES_KEPT: usize = 1024;
@@ -50,6 +51,9 @@ pub struct AgentConfig {
     pub quiet_us: u64,
     /// Records of a snapshot that are loaded between two looks at anything else.
     pub loads_a_step: usize,
+    /// How long it may take until a record that no node has is on its way to its node; `None`: as
+    /// long as it is cached.
+    pub dirty_max_us: Option<u64>,
     /// All, but in simulations.
     pub mechanisms: Mechanisms,
 }
@@ -65,6 +69,8 @@ impl Default for AgentConfig {
             retry_us: 50_000,
             quiet_us: 1_000_000,
             loads_a_step: 256,
+            // As Linux has it for the pages of files: `vm.dirty_expire_centisecs`.
+            dirty_max_us: Some(30_000_000),
             mechanisms: Mechanisms::ALL,
         }
     }
@@ -94,6 +100,8 @@ enum AgentTimer {
     Retry,
     /// Goes on with a snapshot: due at once while one is being taken.
     Load,
+    /// Goes on with the sweep for dirty records.
+    Sweep,
 }
 
 impl TimerKind for AgentTimer {
@@ -119,6 +127,8 @@ enum Step {
     LoadRecords,
     /// End the snapshot, all records of which are loaded.
     EndSnapshot,
+    /// Load the next records of the sweep, if it is time.
+    Sweep,
     /// Tell the controller of these evictions, which the datapath began.
     TellEvictions(Vec<EntryId>),
     /// Tell it again, if it is time.
@@ -165,6 +175,8 @@ enum Awaited {
         tells: bool,
     },
     Loaded(Vec<EntryId>),
+    /// The records that the sweep has come to.
+    Swept,
     SnapshotBegun(CommandId, u32),
     SnapshotEnded,
     /// The counters of these entries, which a command asks for: their records come next.
@@ -211,10 +223,12 @@ pub struct Agent {
     /// next.
     admitted_to: EntryId,
     snapshot: Option<Snapshot>,
+    /// `None`: its switch owns no records, or they may be dirty for ever.
+    sweep: Option<Sweep>,
     choices: BTreeMap<CommandId, Vec<EntryId>>,
     reports: VecDeque<SwitchReport>,
     statistics: AgentStatistics,
-    timers: Timers<AgentTimer, 4>,
+    timers: Timers<AgentTimer, 5>,
     learning: Learning,
     traffic: Traffic,
     commands: VecDeque<Command<SwitchCommand>>,
@@ -239,6 +253,7 @@ impl Agent {
             frozen: Entries::default(),
             admitted_to: 0,
             snapshot: None,
+            sweep: None,
             choices: BTreeMap::new(),
             reports: VecDeque::new(),
             statistics: AgentStatistics::default(),
@@ -297,7 +312,7 @@ impl Agent {
         let reports = Step::TakeReports { tells: false };
         self.take_steps(
             now,
-            [Step::Hello, Step::Count, reports, Step::LoadRecords, Step::TellAgain],
+            [Step::Hello, Step::Count, reports, Step::LoadRecords, Step::Sweep, Step::TellAgain],
         );
     }
 
@@ -382,6 +397,7 @@ impl Agent {
             (Awaited::Loaded(entries), DatapathDone::Records(records)) => {
                 self.loaded(entries, records)
             }
+            (Awaited::Swept, DatapathDone::Records(records)) => self.swept(records),
             (Awaited::SnapshotBegun(command, generation), DatapathDone::SnapshotBegun(begun)) => {
                 self.snapshot_begun(now, command, generation, begun);
             }
@@ -424,6 +440,8 @@ impl Agent {
                 self.ask(DatapathAction::TakeReports, Awaited::Reports { tells })
             }
             Step::LoadRecords => self.load_records(),
+            Step::Sweep if self.timers.is_due(AgentTimer::Sweep, now) => self.sweep(now),
+            Step::Sweep => {}
             Step::EndSnapshot => self.ask(DatapathAction::EndSnapshot, Awaited::SnapshotEnded),
             Step::TellEvictions(ids) => self.begin_evictions(None, ids),
             Step::TellAgain => self.tell_again(now),
@@ -479,6 +497,7 @@ impl Agent {
                 self.answer(id, SwitchResult::Entries(entries, next));
             }
             SwitchCommand::Inspect(entries) => self.inspect(id, &entries),
+            SwitchCommand::Clean(versions) => self.clean(id, &versions),
         }
     }
 
@@ -492,6 +511,12 @@ impl Agent {
             self.answer(command, SwitchResult::Ok); // repeated: what was admitted since stays
             return;
         }
+        let (DatapathAction::Configure(config) | DatapathAction::Freeze(config)) = &action else {
+            unreachable!("an epoch begins with a configuration");
+        };
+        let period_us = self.config.dirty_max_us.filter(|_| config.place.is_owner());
+        self.sweep = period_us.map(Sweep::new);
+        self.timers.stop(AgentTimer::Sweep);
         let cached = std::mem::take(&mut self.entries);
         if !matches!(action, DatapathAction::Freeze(_)) {
             self.frozen = Entries::default();
@@ -547,6 +572,9 @@ impl Agent {
         self.learning.begin(now, requests, misses);
         if self.config.records > 0 {
             self.timers.set(AgentTimer::Count, now.monotonic_us);
+        }
+        if self.sweep.is_some() {
+            self.timers.set(AgentTimer::Sweep, now.monotonic_us);
         }
         self.answer(command, SwitchResult::Ok);
     }
@@ -829,6 +857,36 @@ impl Agent {
         self.timers.stop(AgentTimer::Load);
         let must_be_whole = self.config.mechanisms.whole_snapshots();
         snapshot.finish(&self.entries, must_be_whole, &mut self.reports);
+    }
+
+    fn sweep(&mut self, now: Now) {
+        let Some(sweep) = &mut self.sweep else { return };
+        let (entries, pause_us) = sweep.step(&self.entries);
+        self.timers.set(AgentTimer::Sweep, now.in_us(pause_us));
+        if !entries.is_empty() {
+            self.ask(DatapathAction::LoadRecords(entries), Awaited::Swept);
+        }
+    }
+
+    /// Tells what the sweep found dirty, in as many messages as it takes. What a message doesn't
+    /// reach the controller with is found again.
+    fn swept(&mut self, records: Vec<Option<LoadedRecord>>) {
+        let mut dirty: Vec<_> =
+            records.into_iter().flatten().filter(|loaded| loaded.dirty).collect();
+        while !dirty.is_empty() {
+            let told = batch_len(dirty.iter().map(|loaded| &loaded.keyed));
+            let records = dirty.drain(..told).map(|loaded| (loaded.entry, loaded.keyed.record));
+            let report = SwitchReport::Dirty { epoch: self.epoch, records: records.collect() };
+            self.reports.push_back(report);
+        }
+    }
+
+    fn clean(&mut self, command: CommandId, versions: &[(EntryId, Seq)]) {
+        let known = versions
+            .iter()
+            .filter_map(|(id, seq)| Some((self.entries.get(*id)?.entry.clone(), *seq)));
+        let known = known.collect();
+        self.ask(DatapathAction::Clean(known), Awaited::Answer(command));
     }
 
     /// The datapath has reported this; `tells` if it has reported an eviction before.

@@ -5,7 +5,7 @@ use super::learning::{Counted, Counting};
 use super::target::{Inject, LoadedRecord, Target};
 use crate::control::{BATCH_MAX, Entry, Location, SwitchConfig};
 use crate::time::Now;
-use switchback_wire::{Address, Op, Packet};
+use switchback_wire::{Address, Op, Packet, Seq};
 
 /// An operation on the datapath, in an epoch.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,6 +36,8 @@ pub enum DatapathAction {
     BeginEvictions(Vec<Entry>),
     /// Free the slots of these entries: `Changed`.
     Remove(Vec<Entry>),
+    /// Take the records of these entries as clean, if these are their versions still: `Changed`.
+    Clean(Vec<(Entry, Seq)>),
     /// Set the point of a snapshot: this generation begins, and originals are reported from now on:
     /// `SnapshotBegun`.
     BeginSnapshot(u32),
@@ -137,6 +139,9 @@ impl DatapathOp {
             }
             DatapathAction::Remove(entries) => {
                 entries.iter().for_each(|entry| inject.remove(entry))
+            }
+            DatapathAction::Clean(versions) => {
+                versions.iter().for_each(|(entry, seq)| inject.clean(entry, *seq))
             }
             DatapathAction::BeginSnapshot(generation) => {
                 return DatapathDone::SnapshotBegun(inject.snapshot_begin(generation));

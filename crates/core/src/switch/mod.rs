@@ -13,6 +13,7 @@ mod entries;
 mod gain;
 mod learning;
 mod snapshot;
+mod sweep;
 mod target;
 mod traffic;
 

@@ -164,6 +164,11 @@ impl Inject<'_> {
             .flatten()
     }
 
+    /// The record isn't dirty any more, if this is its version still.
+    pub(super) fn clean(&mut self, entry: &Entry, seq: Seq) {
+        self.run(Header { seq, ..Inject::header(Op::Clean, entry) }, &entry.key);
+    }
+
     /// The access counter of a slot.
     pub(super) fn counter(&mut self, at: Location) -> u32 {
         let header =

@@ -162,6 +162,7 @@ fn cache(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Over
         eviction_sample: section.small(reader, "eviction_sample", 1..=256, 8),
         ageing_period_ms: section.integer(reader, "ageing_period_ms", 10..=DAY_MS, 60_000),
         sketch_width: section.small(reader, "sketch_width", 64..=RECORDS_MAX, 65536),
+        dirty_max_ms: section.integer(reader, "dirty_max_ms", 0..=DAY_MS, 30_000),
     };
     section.finish(reader);
     cache

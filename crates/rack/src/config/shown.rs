@@ -77,6 +77,7 @@ fn cache(cache: &Cache) -> Value {
         "eviction_sample": cache.eviction_sample,
         "ageing_period_ms": cache.ageing_period_ms,
         "sketch_width": cache.sketch_width,
+        "dirty_max_ms": cache.dirty_max_ms,
     })
 }
 

@@ -209,6 +209,8 @@ pub struct Cache {
     pub ageing_period_ms: u64,
     /// Counters in each of the sketch's four rows, a power of two.
     pub sketch_width: u32,
+    /// How long an absorbed write may stay in switches alone; 0: as long as its key is cached.
+    pub dirty_max_ms: u64,
 }
 
 /// `[controller]`

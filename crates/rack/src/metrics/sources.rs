@@ -364,6 +364,12 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
     let Declined { unfit, crowded, outdone } = status.declined_offers;
     let declined = [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)];
     samples.counter_by("switchback_declined_offers_total", DECLINED, &[], "reason", declined);
+    samples.counter(
+        "switchback_cleaned_records_total",
+        "Records that were stored because only switches had them for too long.",
+        &[],
+        status.cleaned_records,
+    );
     control_cost(samples, &status.control_cost);
     for node in &status.nodes {
         let index = node.index.to_string();
@@ -415,8 +421,12 @@ fn chain(samples: &mut Samples, status: &ChainStatus) {
 fn control_cost(samples: &mut Samples, cost: &ControlCost) {
     const MESSAGES: &str = "Messages about keys on the control channel, by what they were for.";
     const BYTES: &str = "Bytes of the messages about keys on the control channel.";
-    let purposes =
-        [("offer", cost.offers), ("admission", cost.admissions), ("eviction", cost.evictions)];
+    let purposes = [
+        ("offer", cost.offers),
+        ("admission", cost.admissions),
+        ("eviction", cost.evictions),
+        ("cleaning", cost.cleanings),
+    ];
     let messages = purposes.map(|(purpose, spent)| (purpose, spent.messages));
     let bytes = purposes.map(|(purpose, spent)| (purpose, spent.bytes));
     samples.counter_by("switchback_cache_messages_total", MESSAGES, &[], "purpose", messages);
@@ -613,6 +623,7 @@ mod tests {
             cached: 5,
             waiting_offers: 0,
             declined_offers: Declined::default(),
+            cleaned_records: 4,
             control_cost: ControlCost {
                 admissions: Spent { messages: 2, bytes: 300 },
                 evictions: Spent { messages: 6, bytes: 4_000 },

@@ -154,6 +154,7 @@ impl Script {
             switch_timeout_us: 50_000,
             switch_lost_us: 20_000,
             snapshot_us: Some(100_000),
+            dirty_max_us: None,
             controller_retry_us: 5_000,
             eviction_pause_us: 500,
             client_retry_us: (2_000, 20_000),

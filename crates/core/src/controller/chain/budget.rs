@@ -7,7 +7,8 @@
 //! begins. A drain, and a record that outgrew its slot, never wait either, and are paid for alike.
 //!
 //! Offers are counted, but not paid for: the switch's own bucket limits them. Paid for from the
-//! budget, more offers than it has room for would keep it empty, and nothing would be admitted.
+//! budget, more offers than it has room for would keep it empty, and nothing would be admitted. Nor
+//! are cleanings, which the period of the switch's sweep limits.
 
 use crate::control::{Message, encoded_bytes};
 use crate::controller::ControlBudget;
@@ -35,6 +36,8 @@ pub(super) enum Purpose {
     Admission,
     /// A key is evicted: chosen, stored at its node, removed.
     Eviction,
+    /// A dirty record is stored at its node while it is cached.
+    Cleaning,
 }
 
 /// Messages and bytes on the control channel.
@@ -61,6 +64,8 @@ pub struct ControlCost {
     pub admissions: Spent,
     /// Of evictions, ever.
     pub evictions: Spent,
+    /// Of cleanings, ever.
+    pub cleanings: Spent,
     /// Of admissions and evictions together, in a second, lately.
     pub per_s: Spent,
     /// How often admissions and evictions had to wait for the budget.
@@ -207,6 +212,7 @@ impl Budget {
         let spent = Spent { messages: 1, bytes };
         match purpose {
             Purpose::Offer => return self.cost.offers += spent,
+            Purpose::Cleaning => return self.cost.cleanings += spent,
             Purpose::Admission => self.cost.admissions += spent,
             Purpose::Eviction => self.cost.evictions += spent,
         }

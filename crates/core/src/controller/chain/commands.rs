@@ -30,6 +30,9 @@ impl Order {
             Order::Switch(SwitchCommand::Admit(_)) => Some(Purpose::Admission),
             Order::Switch(SwitchCommand::EvictBegin { .. } | SwitchCommand::Remove(_))
             | Order::Work(Work::StoreEvicted(_)) => Some(Purpose::Eviction),
+            Order::Switch(SwitchCommand::Clean(_)) | Order::Work(Work::StoreCleaned(_)) => {
+                Some(Purpose::Cleaning)
+            }
             Order::Work(Work::ClearOffers(_) | Work::HoldOffers(_) | Work::OfferKeys(_)) => {
                 Some(Purpose::Offer)
             }
@@ -80,6 +83,8 @@ pub(super) struct Commands {
     admits: usize,
     /// Questions among them which of some records are to be evicted.
     evict_begins: usize,
+    /// Stores of cleanings among them.
+    cleanings: usize,
     /// Stores of a recovery among them, by the node that is told.
     recovery_stores: BTreeMap<Peer, usize>,
     /// Offers that nodes were told to clear and may not have cleared yet.
@@ -106,6 +111,7 @@ impl Commands {
             schedule: BTreeSet::new(),
             admits: 0,
             evict_begins: 0,
+            cleanings: 0,
             recovery_stores: BTreeMap::new(),
             clearing: Offers::new(),
             telling: Offers::new(),
@@ -132,6 +138,7 @@ impl Commands {
         match &order {
             Order::Switch(SwitchCommand::Admit(_)) if id == *together.start() => self.admits += 1,
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins += 1,
+            Order::Work(Work::StoreCleaned(_)) => self.cleanings += 1,
             Order::Work(Work::StoreRecovered(_)) => {
                 *self.recovery_stores.entry(to).or_default() += 1
             }
@@ -154,6 +161,7 @@ impl Commands {
                 self.admits -= 1;
             }
             Order::Switch(SwitchCommand::EvictBegin { .. }) => self.evict_begins -= 1,
+            Order::Work(Work::StoreCleaned(_)) => self.cleanings -= 1,
             Order::Work(Work::StoreRecovered(_)) => {
                 *self
                     .recovery_stores
@@ -283,6 +291,11 @@ impl Commands {
         self.recovery_stores.get(&Peer::Node(node)).copied().unwrap_or(0)
     }
 
+    /// How many of them are stores of cleanings.
+    pub(super) fn cleanings(&self) -> usize {
+        self.cleanings
+    }
+
     /// Whether the switch was asked which of some records are to be evicted.
     pub(super) fn is_evict_begin_out(&self) -> bool {
         self.evict_begins > 0
@@ -292,7 +305,7 @@ impl Commands {
     pub(super) fn clear(&mut self) {
         self.outstanding.clear();
         self.schedule.clear();
-        (self.admits, self.evict_begins) = (0, 0);
+        (self.admits, self.evict_begins, self.cleanings) = (0, 0, 0);
         self.recovery_stores.clear();
         self.clearing.clear();
         self.telling.clear();

@@ -3,6 +3,7 @@
 mod admission;
 mod budget;
 mod cache;
+mod cleaning;
 mod commands;
 mod eviction;
 mod gather;
@@ -131,6 +132,8 @@ pub(super) struct Chain {
     abandoned: (u32, Vec<u64>),
     /// How many losses were declared in this run of the controller, and the last one.
     losses: (u64, Option<Loss>),
+    /// Dirty records that nodes have stored while they were cached.
+    cleaned: u64,
 }
 
 impl Chain {
@@ -171,6 +174,7 @@ impl Chain {
             times: None,
             abandoned: (0, Vec::new()),
             losses: (0, None),
+            cleaned: 0,
         }
     }
 
@@ -213,6 +217,10 @@ impl Chain {
             SwitchReport::EvictMe { entries, .. } => {
                 cx.budget.received(cx.now, Purpose::Eviction, &entries);
                 self.evict_themselves(cx, entries);
+            }
+            SwitchReport::Dirty { records, .. } => {
+                cx.budget.received(cx.now, Purpose::Cleaning, &records);
+                self.found_dirty(cx, records);
             }
             SwitchReport::SnapshotChunk { generation, index, records, .. } => {
                 self.snapshots.take_chunk(cx.now, generation, index, records);
@@ -291,6 +299,7 @@ impl Chain {
             Order::Work(Work::StoreEvicted(evicted)) => {
                 self.evicted_stored(cx, evicted.into_iter().map(|(entry, _)| entry).collect());
             }
+            Order::Work(Work::StoreCleaned(stored)) => self.cleaned_stored(cx, &stored),
             Order::Work(Work::ClearOffers(offers)) => self.offers_cleared(offers),
             _ => {}
         }
@@ -527,6 +536,7 @@ impl Chain {
             waiting_offers: self.waiting.len(),
             declined_offers: self.waiting.declined(),
             draining: self.is_draining(),
+            cleaned_records: self.cleaned,
             recovery: self.times,
             ..ControllerStatus::default()
         };

@@ -11,6 +11,8 @@ use switchback_wire::KeyHash;
 pub(super) enum Work {
     /// Store what these entries of the cache held.
     StoreEvicted(Vec<(EntryId, KeyedRecord)>),
+    /// Store what these entries of the cache hold.
+    StoreCleaned(Vec<(EntryId, KeyedRecord)>),
     /// Store what a recovery found.
     StoreRecovered(Vec<KeyedRecord>),
     /// These offers came to nothing, or their entries are gone.
@@ -25,8 +27,8 @@ impl Work {
     /// The command that tells a head of it.
     pub(super) fn command(&self) -> NodeCommand {
         match self {
-            Work::StoreEvicted(evicted) => {
-                NodeCommand::Store(evicted.iter().map(|(_, record)| record.clone()).collect())
+            Work::StoreEvicted(held) | Work::StoreCleaned(held) => {
+                NodeCommand::Store(held.iter().map(|(_, record)| record.clone()).collect())
             }
             Work::StoreRecovered(records) => NodeCommand::Store(records.clone()),
             Work::ClearOffers(offers) => NodeCommand::ClearOffers(offers.clone()),
@@ -38,8 +40,8 @@ impl Work {
     /// Whether `node` heads the partition of each of its keys.
     pub(super) fn is_headed_by(&self, node: u16, head_of: impl Fn(&KeyHash) -> u16) -> bool {
         match self {
-            Work::StoreEvicted(evicted) => {
-                evicted.iter().all(|(_, record)| head_of(&record.hash) == node)
+            Work::StoreEvicted(held) | Work::StoreCleaned(held) => {
+                held.iter().all(|(_, record)| head_of(&record.hash) == node)
             }
             Work::StoreRecovered(records) => {
                 records.iter().all(|record| head_of(&record.hash) == node)
@@ -56,6 +58,9 @@ impl Work {
         match self {
             Work::StoreEvicted(evicted) => {
                 deal(evicted, |(_, record)| head_of(&record.hash), Work::StoreEvicted)
+            }
+            Work::StoreCleaned(held) => {
+                deal(held, |(_, record)| head_of(&record.hash), Work::StoreCleaned)
             }
             Work::StoreRecovered(records) => {
                 deal(records, |record| head_of(&record.hash), Work::StoreRecovered)
