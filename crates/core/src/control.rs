@@ -482,6 +482,14 @@ pub enum ClientNotice {
         /// may have no grant yet.
         served: ChainMap,
     },
+    /// The epoch of this chain is about to change: end the writes that are under way, hold back new
+    /// ones, then say [`ClientReport::Quiet`].
+    Quiesce {
+        /// The chain.
+        chain: ChainId,
+        /// Its epoch that ends.
+        epoch: u32,
+    },
     /// This chunk of preserved records has arrived.
     Gathered {
         /// The epoch.
@@ -605,6 +613,11 @@ pub enum ClientReport {
         last: bool,
         /// Newest record of each key.
         records: Vec<KeyedRecord>,
+    },
+    /// No write to the chain with this epoch is under way.
+    Quiet {
+        /// The epoch that ends.
+        epoch: u32,
     },
     /// The session ends; it preserves nothing any more.
     Close {

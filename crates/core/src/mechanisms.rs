@@ -153,6 +153,10 @@ mechanisms! {
     declare_after_clients,
     /// Copies in one failure domain count as one (rule 25).
     count_domains,
+    /// The cache is drained before an epoch that recovers nothing begins (rule 27).
+    drain_before_change,
+    /// Clients end their writes before a planned change (rule 27).
+    quiet_before_change,
     /// A record counts as clean once its node has stored it, not before (rule 26).
     clean_after_store,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule

@@ -10,7 +10,8 @@ use switchback_core::control::{
     SwitchResult,
 };
 use switchback_core::controller::{
-    ChainStatus, Controller, ControllerConfig, Files, Loss, OnLoss, Preserve, StoreFile, Stored,
+    ChainStatus, Controller, ControllerConfig, Files, Loss, OnLoss, Preserve, ServiceRefusal,
+    StoreFile, Stored,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::{OfferId, Record};
@@ -67,6 +68,8 @@ struct Rack {
     held_keys: u32,
     /// Whether the client was told to move, and whether to bring what it preserves.
     moves: Vec<bool>,
+    /// How often the client was asked to end its writes.
+    quiesced: usize,
     /// Offers that the node was told to clear.
     cleared: usize,
     /// The address that the node takes packets from.
@@ -111,6 +114,7 @@ impl Rack {
             stored: Vec::new(),
             held_keys: 0,
             moves: Vec::new(),
+            quiesced: 0,
             cleared: 0,
             owner: None,
             destination: None,
@@ -273,6 +277,10 @@ impl Rack {
                 let chain = grant.chains.iter().next()?.1.clone()?;
                 self.destination = Some(chain.destination);
                 return None;
+            }
+            (_, Message::ToClient(ClientNotice::Quiesce { epoch, .. })) => {
+                self.quiesced += 1;
+                Message::FromClient(ClientReport::Quiet { epoch })
             }
             (_, Message::ToClient(ClientNotice::Move { to, .. })) => {
                 self.moves.push(to.gathers);
@@ -685,4 +693,76 @@ fn a_dirty_record_counts_as_clean_once_its_node_has_stored_it() {
     let cleaned = [Told::Clean(0, versions.clone()), Told::Clean(1, versions)];
     assert!(cleaned.iter().all(|clean| rack.told.contains(clean)), "{:?}", rack.told);
     assert_eq!(rack.controller.status(rack.now).cleaned_records, 2);
+}
+
+fn drained(rack: &Rack) -> Vec<u16> {
+    let status = rack.controller.status(rack.now);
+    status.switches.iter().filter(|switch| switch.drained).map(|switch| switch.index).collect()
+}
+
+/// What was cached is at its node, and clients' writes have ended, before its chain goes on without
+/// it.
+#[test]
+fn a_switch_is_taken_out_of_service_and_a_spare_takes_its_place() {
+    let mut rack = Rack::apart(2, |_| ());
+    rack.start(2, 2);
+    rack.start(3, 2);
+    let status = rack.controller.drain_switch(rack.now, 1, Some(3));
+    assert_eq!(status, Ok(()));
+    rack.carry_out();
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 3], 2));
+    assert_eq!((rack.quiesced, drained(&rack)), (1, vec![1]));
+    assert!(rack.told.contains(&Told::Evict(1)) && !rack.told.contains(&Told::Load(0)));
+    assert!(rack.controller.is_serving() && rack.cached_by(0) == 0);
+    // It stays out, whoever dies, also of the next controller.
+    rack.restart_controller();
+    rack.pass(1_000_000, &[(0, 1), (1, 2), (2, 2)]);
+    assert_eq!(rack.members(), [0, 2]);
+    rack.pass(1_000_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.members(), drained(&rack)), (vec![0], vec![1]));
+    assert_eq!(rack.controller.add_switch(rack.now, 1), Ok(()));
+    rack.pass(1_000_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.members(), drained(&rack)), (vec![0, 1], vec![]));
+}
+
+#[test]
+fn a_switch_that_no_other_could_go_on_for_stays_in_service() {
+    let mut rack = Rack::with(1, false, |config| config.scheme = Scheme::FarReach);
+    rack.start(0, 1);
+    rack.client_says_hello();
+    let drain = |rack: &mut Rack, switch, spare| {
+        let drained = rack.controller.drain_switch(rack.now, switch, spare);
+        rack.carry_out();
+        drained
+    };
+    let last = Err(ServiceRefusal::Last { switch: 0, chain: 0 });
+    assert_eq!(drain(&mut rack, 0, None), last);
+    assert_eq!(drain(&mut rack, 7, None), Err(ServiceRefusal::Unknown(7)));
+    assert_eq!(rack.controller.add_switch(rack.now, 7), Err(ServiceRefusal::Unknown(7)));
+    assert_eq!(drain(&mut rack, 0, Some(1)), Err(ServiceRefusal::NoSpare(1)));
+    rack.start(1, 2);
+    rack.start(2, 1);
+    assert_eq!(drain(&mut rack, 0, Some(1)), Err(ServiceRefusal::Unfit { switch: 0, spare: 1 }));
+    assert_eq!(drain(&mut rack, 2, None), Ok(()), "it only stands by");
+    assert_eq!(drain(&mut rack, 0, Some(2)), Err(ServiceRefusal::NoSpare(2)));
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0], 1));
+    assert_eq!(rack.controller.add_switch(rack.now, 2), Ok(()));
+    assert_eq!(drain(&mut rack, 0, None), Ok(()));
+    // Clients are asked as always, since they preserve what a chain of one tells.
+    assert_eq!((rack.members(), rack.moves.last()), (vec![2], Some(&true)));
+    assert!(rack.controller.is_serving());
+}
+
+/// The controller dies in the middle: the next one goes on with it.
+#[test]
+fn a_switch_that_is_being_taken_out_is_taken_out_by_the_next_controller() {
+    let mut rack = Rack::serving(2);
+    rack.node_obeys = false;
+    assert_eq!(rack.controller.drain_switch(rack.now, 1, None), Ok(()));
+    rack.carry_out();
+    assert_eq!((rack.members(), drained(&rack)), (vec![0, 1], vec![1]));
+    rack.restart_controller();
+    rack.node_obeys = true;
+    rack.pass(300_000, &[(0, 1), (1, 2)]);
+    assert_eq!((rack.members(), drained(&rack)), (vec![0], vec![1]));
 }

@@ -99,3 +99,61 @@ fn a_client_that_is_told_to_move_brings_what_it_preserves_only_if_that_is_gather
         assert_eq!(matches!(brought, Some(ClientReport::Preserved { .. })), gathers);
     }
 }
+
+/// Writes that are under way when an epoch is about to change end in it; later ones are held back,
+/// and sent in the next one.
+#[test]
+fn writes_are_held_back_until_the_epoch_has_changed() {
+    let mut session = session(true);
+    let told = |session: &mut Session| {
+        let mut reports = std::iter::from_fn(|| session.poll_message());
+        reports.any(|report| report == ClientReport::Quiet { epoch: 1 })
+    };
+    let chain_id = ChainId::new(0);
+    session.submit(NOW, write(None), 1).unwrap();
+    let mut first = Packet::new();
+    session.poll_packet(&mut first).unwrap();
+    session.handle_message(NOW, ClientNotice::Quiesce { chain: chain_id, epoch: 1 });
+    session.submit(NOW, write(None), 2).unwrap();
+    let mut packet = Packet::new();
+    assert!(session.poll_packet(&mut packet).is_none(), "it is held back");
+    session.submit(NOW, Operation::Read { key: b"k" }, 3).unwrap();
+    assert!(session.poll_packet(&mut packet).is_some(), "reads change nothing");
+    assert!(!told(&mut session), "a write is under way");
+    let asked = first.parse().unwrap();
+    let reply = Header { op: Op::WriteReply, seq: Seq::new(1, 5), ..asked.header };
+    let reply = Packet::build(reply, &[], asked.key);
+    let done = session.handle_packet(NOW, &reply).unwrap();
+    assert!(matches!((done.token, done.outcome), (1, Outcome::Written { .. })));
+    assert!(told(&mut session));
+    let (to, served) = (chain(2, true), ChainMap::default());
+    session.handle_message(NOW, ClientNotice::Move { chain: chain_id, to, served });
+    assert!(session.poll_completion().is_none(), "no outcome is unknown");
+    let sent: Vec<_> = std::iter::from_fn(|| {
+        session.poll_packet(&mut packet)?;
+        let header = packet.parse().unwrap().header;
+        Some((header.op, header.epoch))
+    })
+    .collect();
+    assert!(sent.contains(&(Op::Write, 2)) && sent.contains(&(Op::Read, 2)), "{sent:?}");
+}
+
+/// The controller died, or gave the change up: what was held back is sent in the epoch that stays.
+#[test]
+fn writes_are_not_held_back_for_ever() {
+    let mut session = session(true);
+    session.handle_message(NOW, ClientNotice::Quiesce { chain: ChainId::new(0), epoch: 7 });
+    session.submit(NOW, write(None), 1).unwrap();
+    let mut packet = Packet::new();
+    assert!(session.poll_packet(&mut packet).is_some(), "of another epoch");
+    session.handle_message(NOW, ClientNotice::Quiesce { chain: ChainId::new(0), epoch: 1 });
+    session.submit(NOW, write(None), 2).unwrap();
+    assert!(session.poll_packet(&mut packet).is_none());
+    let later = Now { monotonic_us: NOW.monotonic_us + 1_000_000, ..NOW };
+    session.handle_timeout(later);
+    let sent = std::iter::from_fn(|| {
+        session.poll_packet(&mut packet)?;
+        Some(packet.parse().unwrap().header.lane)
+    });
+    assert_eq!(sent.collect::<std::collections::BTreeSet<_>>().len(), 2);
+}

@@ -14,7 +14,7 @@ mod hot;
 mod live;
 mod whatif;
 
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Query, State};
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -101,6 +101,23 @@ pub trait Admin: Send + Sync {
 
     /// Takes a snapshot now and waits until it is durable.
     fn snapshot(&self) -> Result<SnapshotResult, AdminError>;
+
+    /// Begins to take a switch out of service, in favour of `spare`: the switches then. It is over
+    /// when the switch serves no more.
+    ///
+    /// # Errors
+    /// None could go on in its place; this process has no controller.
+    fn drain_switch(
+        &self,
+        switch: u16,
+        spare: Option<u16>,
+    ) -> Result<Vec<SwitchStatus>, AdminError>;
+
+    /// Takes a switch back into service: the switches then.
+    ///
+    /// # Errors
+    /// There is no such switch; this process has no controller.
+    fn add_switch(&self, switch: u16) -> Result<Vec<SwitchStatus>, AdminError>;
 
     /// Brings every cached record to its node; the rack goes on serving.
     fn drain(&self) -> Result<DrainResult, AdminError>;
@@ -309,6 +326,8 @@ pub struct SwitchStatus {
     pub active: bool,
     /// The chain that it serves, or served last; `None`: it may take over any.
     pub chain: Option<u16>,
+    /// It is taken out of service. It may serve still, until its chain goes on without it.
+    pub drained: bool,
     /// The controller hears it.
     pub alive: bool,
     /// Its epoch.
@@ -344,10 +363,12 @@ pub struct NodeStatus {
 impl SwitchStatus {
     /// In one word or two.
     pub fn state(&self) -> &'static str {
-        match (self.alive, self.active) {
-            (false, _) => "down",
-            (true, true) => "serves",
-            (true, false) => "stands by",
+        match (self.alive, self.active, self.drained) {
+            (true, true, true) => "drains",
+            (_, false, true) => "drained",
+            (false, _, _) => "down",
+            (true, true, false) => "serves",
+            (true, false, false) => "stands by",
         }
     }
 }
@@ -605,6 +626,8 @@ fn router(shared: Shared) -> Router {
         .route("/nodes", get(nodes))
         .route("/chains", get(chains))
         .route("/switches", get(switches))
+        .route("/switches/{switch}/drain", post(drain_switch))
+        .route("/switches/{switch}/add", post(add_switch))
         .route("/partitions", get(partitions))
         .route("/snapshot", post(snapshot))
         .route("/drain", post(drain))
@@ -631,6 +654,8 @@ GET  /nodes       nodes (JSON)
 GET  /partitions  the map of partitions (JSON)
 GET  /healthz     200 if the rack (of a part: this process) serves, 503 if not
 POST /snapshot    take a snapshot now (from this machine only)
+POST /switches/N/drain  take a switch out of service (from this machine only; ?spare=M)
+POST /switches/N/add    take it back (from this machine only)
 POST /drain       empty the cache: bring every record to its node (from this machine only)
 ";
 
@@ -711,6 +736,32 @@ async fn drain(
         Ok(result)
     };
     command(&pages, peer, &headers, work).await
+}
+
+#[derive(Deserialize)]
+struct Spare {
+    spare: Option<u16>,
+}
+
+async fn drain_switch(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(switch): Path<u16>,
+    Query(Spare { spare }): Query<Spare>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    let pages = shared.pages.clone();
+    command(&pages, peer, &headers, move || shared.admin.drain_switch(switch, spare)).await
+}
+
+async fn add_switch(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(switch): Path<u16>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    let pages = shared.pages.clone();
+    command(&pages, peer, &headers, move || shared.admin.add_switch(switch)).await
 }
 
 /// Commands are taken from this machine's programs, not from others; of web pages that a browser

@@ -14,8 +14,9 @@ use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use switchback_core::Now;
 use switchback_core::controller::{
-    CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
+    CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus, ServiceRefusal,
 };
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
@@ -81,6 +82,16 @@ impl Supervisor {
     fn controller(&self) -> Result<&ControllerHandle, AdminError> {
         let elsewhere = "this process has no controller: ask the controller's (see [rack] metrics in rack.toml)";
         self.controller.as_ref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))
+    }
+
+    /// Takes a switch out of service, or back: the switches then.
+    fn change_service(
+        &self,
+        change: impl FnOnce(&mut Controller, Now) -> Result<(), ServiceRefusal> + Send + 'static,
+    ) -> Result<Vec<SwitchStatus>, AdminError> {
+        let changed = self.controller()?.call(change).ok_or_else(ended)?;
+        changed.map_err(|refusal| AdminError::Failed(refusal.to_string()))?;
+        self.switches()
     }
 
     fn heat(&self) -> Result<&Heat, AdminError> {
@@ -333,6 +344,18 @@ impl Admin for Supervisor {
         })
     }
 
+    fn drain_switch(
+        &self,
+        switch: u16,
+        spare: Option<u16>,
+    ) -> Result<Vec<SwitchStatus>, AdminError> {
+        self.change_service(move |controller, now| controller.drain_switch(now, switch, spare))
+    }
+
+    fn add_switch(&self, switch: u16) -> Result<Vec<SwitchStatus>, AdminError> {
+        self.change_service(move |controller, now| controller.add_switch(now, switch))
+    }
+
     fn drain(&self) -> Result<DrainResult, AdminError> {
         let controller = self.controller()?;
         let start = Instant::now();
@@ -399,6 +422,7 @@ fn switch_statuses(known: &ControllerStatus, config: &RackConfig) -> Vec<SwitchS
         address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
         active: switch.active,
         chain: switch.chain,
+        drained: switch.drained,
         alive: switch.alive,
         epoch: switch.epoch,
     };

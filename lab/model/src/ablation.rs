@@ -55,6 +55,7 @@ pub enum Mechanism {
     OwnChain,
     ProtectionOfLast,
     DeclareAfterClients,
+    DrainBeforeHandOver,
 }
 
 /// Every ablation: its name, and what it leaves out.
@@ -109,6 +110,7 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("any-chain", Mechanism::OwnChain),
     ("protection-of-next", Mechanism::ProtectionOfLast),
     ("declare-at-once", Mechanism::DeclareAfterClients),
+    ("hand-over-undrained", Mechanism::DrainBeforeHandOver),
 ];
 
 impl Mechanism {

@@ -42,6 +42,8 @@ pub struct Config {
     pub crashes: u8,
     /// How often all switches may be exchanged while they live.
     pub changes: u8,
+    /// How often the chain may be drained and then exchanged for one of other switches.
+    pub hand_overs: u8,
     /// How often the key's partition may move to another chain: at most once.
     pub moves: u8,
     /// How often another chain, which serves other keys, may be recovered.

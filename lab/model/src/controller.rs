@@ -61,6 +61,7 @@ impl Step<'_> {
         controller.epoch = controller.last_epoch;
         controller.witnesses = if asks { witnesses } else { 0 };
         controller.loaded = 0;
+        controller.was_drained = false;
         controller.generation += 1;
         controller.phase = Phase::Gathering;
         controller.gathered = 0;
@@ -69,6 +70,13 @@ impl Step<'_> {
         let (epoch, generation) = (controller.epoch, controller.generation);
         let record = self.left_in_the_slot(witnesses);
         self.state.switches[next] = Switch { epoch, generation, record, ..Switch::default() };
+    }
+
+    /// A chain that was drained is replaced: neither its switches nor clients have anything that the
+    /// node lacks, so none is asked. The old switches run on.
+    pub(crate) fn hand_over(&mut self) {
+        self.begin_recovery(0);
+        self.controller().was_drained = true;
     }
 
     /// The key's partition goes to another chain: both get a new epoch, and the key's old chain
@@ -204,6 +212,7 @@ impl Step<'_> {
             controller.phase = Phase::Serving;
             controller.witnesses = 0;
             controller.loaded = 0;
+            controller.was_drained = false;
         }
     }
 
@@ -251,7 +260,14 @@ impl Step<'_> {
         let controller = self.controller();
         controller.snapshot = controller.durable;
         controller.taking = 0;
-        let witnesses = controller.witnesses;
+        // That nothing is to be asked for is not durable.
+        let (was_drained, asked) = (controller.was_drained, controller.witnesses);
+        let witnesses = match was_drained {
+            true if self.config.has_keepers() => self.config.members(),
+            true => 0,
+            false => asked,
+        };
+        let controller = self.controller();
         if controller.phase != Phase::Serving {
             self.begin_recovery(witnesses);
             return;
@@ -274,7 +290,9 @@ impl Step<'_> {
 /// is left, whether every client has answered the gather.
 pub(crate) fn may_store_gathered(config: &Config, state: &State) -> bool {
     let controller = &state.controller;
-    let enough = if controller.witnesses != 0 {
+    let enough = if controller.was_drained {
+        true
+    } else if controller.witnesses != 0 {
         (0..config.layers).any(|member| is_gathered(config, state, member))
             || !config.has(Mechanism::ReleaseAfterFreeze)
     } else {
@@ -306,6 +324,15 @@ pub(crate) fn may_freeze<'a>(
         let is_witness = asks && controller.witnesses & 1 << member != 0;
         is_witness && !is_gathered(config, state, *member)
     })
+}
+
+/// Whether the chain is drained: no switch of it has an entry, and the node offers nothing.
+pub(crate) fn may_hand_over(config: &Config, state: &State) -> bool {
+    let chain = state.active();
+    let is_empty = !state.switches[chain].record.is_valid()
+        && !state.keepers[chain].iter().any(|keeper| keeper.is_valid())
+        && state.node.offer == 0;
+    is_empty || !config.has(Mechanism::DrainBeforeHandOver)
 }
 
 /// Rule 10: no snapshot runs during a recovery.

@@ -65,13 +65,18 @@ impl Step<'_> {
         for (switch, keepers) in chains.filter(|(switch, _)| switch.epoch != 0) {
             let counts = controller.phase != Phase::Serving
                 && switch.epoch == controller.recovered_epoch
-                && controller.witnesses != 0;
+                && (controller.witnesses != 0 || controller.was_drained);
             let is_over = switch.epoch < oldest;
             if is_over && !counts {
                 (*switch, *keepers) = (Switch::default(), Default::default());
                 continue;
             }
-            let witnesses = if counts { controller.witnesses } else { 0 };
+            // After a restart of the controller all members of a drained chain are asked.
+            let witnesses = match controller.was_drained {
+                true if counts => self.config.members(),
+                false if counts => controller.witnesses,
+                _ => 0,
+            };
             for (place, keeper) in keepers[..owner].iter_mut().enumerate() {
                 let is_witness = witnesses & 1 << place != 0;
                 forget_of_keeper(keeper, is_over, is_witness);

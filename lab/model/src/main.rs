@@ -33,6 +33,9 @@ struct Arguments {
     /// Times that all switches may be exchanged while they live.
     #[arg(long, default_value_t = 0)]
     changes: u8,
+    /// Times that a drained chain may be exchanged for one of other switches.
+    #[arg(long, default_value_t = 0)]
+    hand_overs: u8,
     /// Times that the partition may move to another chain (at most 1).
     #[arg(long, default_value_t = 0)]
     moves: u8,
@@ -56,7 +59,7 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     node_restarts: u8,
     /// Restarts of the controller. One within a recovery begins another, so crashes, changes,
-    /// restarts and twice the moves are at most 3 together.
+    /// hand-overs, restarts and twice the moves are at most 3 together.
     #[arg(long, default_value_t = 0)]
     controller_restarts: u8,
     /// Times that the node's floor may rise; clients may give operations up then.
@@ -102,9 +105,10 @@ fn ablation_names() -> clap::builder::PossibleValuesParser {
 
 impl Arguments {
     fn config(&self) -> Result<Config, String> {
-        if self.crashes + self.changes + self.controller_restarts + 2 * self.moves > 3 {
-            return Err("at most 3 crashes, changes, restarts of the controller and moves (each \
-                        counts twice) together"
+        let changes = self.crashes + self.changes + self.hand_overs;
+        if changes + self.controller_restarts + 2 * self.moves > 3 {
+            return Err("at most 3 crashes, changes, hand-overs, restarts of the controller and \
+                        moves (each counts twice) together"
                 .into());
         }
         if self.moves > 1 || self.other_recoveries > 2 || self.moves * self.other_recoveries > 0 {
@@ -119,6 +123,7 @@ impl Arguments {
             layers: self.layers,
             crashes: self.crashes,
             changes: self.changes,
+            hand_overs: self.hand_overs,
             cleanings: self.cleanings,
             moves: self.moves,
             other_recoveries: self.other_recoveries,

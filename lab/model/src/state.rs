@@ -381,6 +381,8 @@ pub(crate) struct Controller {
     pub(crate) witnesses: u8,
     /// Those that were loaded.
     pub(crate) loaded: u8,
+    /// The chain was empty when it was exchanged: nothing is to be asked for.
+    pub(crate) was_drained: bool,
     /// Clients that have answered the gather, a bit each.
     pub(crate) gathered: u8,
     /// The newest version of their answers.
@@ -441,6 +443,8 @@ pub(crate) struct Spent {
     pub(crate) crashes: u8,
     /// Exchanges of all switches.
     pub(crate) changes: u8,
+    /// Exchanges of a drained chain.
+    pub(crate) hand_overs: u8,
     /// Records stored to be clean.
     pub(crate) cleanings: u8,
     /// Moves of the partition.

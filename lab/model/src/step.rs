@@ -2,7 +2,7 @@
 
 use crate::ablation::Mechanism;
 use crate::config::Config;
-use crate::controller::{may_begin_snapshot, may_freeze, may_store_gathered};
+use crate::controller::{may_begin_snapshot, may_freeze, may_hand_over, may_store_gathered};
 use crate::properties::Broken;
 use crate::state::{Client, Command, Controller, Packet, Phase, Seq, State, Switch, To, Version};
 
@@ -30,6 +30,8 @@ pub enum Action {
     Crash(u8),
     /// All switches are exchanged while they live.
     Change,
+    /// A drained chain is exchanged for one of other switches.
+    HandOver,
     /// The partition goes to another chain.
     Move,
     /// The other chain is recovered.
@@ -134,6 +136,10 @@ impl Step<'_> {
             Action::Change => {
                 spent.changes += 1;
                 self.begin_recovery(self.config.members());
+            }
+            Action::HandOver => {
+                spent.hand_overs += 1;
+                self.hand_over();
             }
             Action::Move => {
                 spent.moves += 1;
@@ -313,6 +319,9 @@ fn of_faults(config: &Config, state: &State, actions: &mut Vec<Action>) {
     let serves = state.controller.phase == Phase::Serving;
     if spent.changes < config.changes && serves {
         actions.push(Action::Change);
+    }
+    if spent.hand_overs < config.hand_overs && serves && may_hand_over(config, state) {
+        actions.push(Action::HandOver);
     }
     if spent.moves < config.moves && serves {
         actions.push(Action::Move);

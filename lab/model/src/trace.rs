@@ -119,6 +119,10 @@ fn describe(config: &Config, state: &State, action: Action) -> String {
             state.controller.last_epoch + 1,
             members(config, config.members())
         ),
+        Action::HandOver => format!(
+            "the controller exchanges a drained chain: epoch {}; none is asked",
+            state.controller.last_epoch + 1
+        ),
         Action::Move => "the partition moves to the other chain; both get a new epoch".into(),
         Action::RecoverOther => {
             format!("the other chain is recovered in epoch {}", state.controller.last_epoch + 1)

@@ -63,6 +63,7 @@ fn chain_needs(mechanism: Mechanism) -> Option<Config> {
         Mechanism::RecordEpoch => crash("W,RR"),
         Mechanism::ForgetLast => Config { controller_restarts: 1, ..crash("W,R") },
         Mechanism::CleanCompare => Config { cleanings: 1, ..of("WR,W") },
+        Mechanism::DrainBeforeHandOver => Config { hand_overs: 1, ..of("W,R") },
         Mechanism::EpochByRack => Config { moves: 1, ..of("W,RR") },
         Mechanism::OwnChain => Config { moves: 1, ..of("WR,WR") },
         Mechanism::FloorByChain => Config { other_recoveries: 1, ..of("W,R") },

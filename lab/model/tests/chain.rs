@@ -48,6 +48,16 @@ fn switches_are_exchanged_while_they_live() {
     holds(&Config { changes: 1, evictions: 0, layers: 1, ..chain("W,R") });
 }
 
+/// Neither the old switches nor clients are asked, and the old switches run on.
+#[test]
+fn a_drained_chain_is_handed_over_to_other_switches() {
+    for layers in [1, 2] {
+        holds(&Config { hand_overs: 1, layers, ..chain("WR,W") });
+        holds(&Config { hand_overs: 1, controller_restarts: 1, layers, ..chain("W,R") });
+    }
+    holds(&Config { hand_overs: 1, crashes: 1, ..chain("W,R") });
+}
+
 #[test]
 fn dirty_records_are_cleaned() {
     holds(&Config { cleanings: 1, ..chain("WR,W") });

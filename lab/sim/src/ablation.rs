@@ -492,6 +492,13 @@ impl Ablation {
             Mechanisms { clean_after_store: false, ..ALL },
         )
         .caught_in(60, Some(Focus::Cleanings)).by(CLEANED),
+        parts(
+            "change-undrained",
+            "the cache is drained before an epoch that recovers nothing begins",
+            Mechanisms { drain_before_change: false, ..ALL },
+        )
+        .of_chains(60)
+        .caught_in(60, Some(Focus::Maintenance)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::Linearizable]),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];

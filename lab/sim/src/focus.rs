@@ -41,11 +41,13 @@ pub enum Focus {
     Floors,
     /// Dirty records are stored while they are cached, slowly, and switches die.
     Cleanings,
+    /// Switches are taken out of service, and back, while others die now and then.
+    Maintenance,
 }
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 12] = [
+    pub const NARROW: [Focus; 13] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
@@ -58,6 +60,7 @@ impl Focus {
         Focus::Bypass,
         Focus::Floors,
         Focus::Cleanings,
+        Focus::Maintenance,
     ];
 
     /// Its name.
@@ -76,6 +79,7 @@ impl Focus {
             Focus::Bypass => "bypass",
             Focus::Floors => "floors",
             Focus::Cleanings => "cleanings",
+            Focus::Maintenance => "maintenance",
         }
     }
 
@@ -100,6 +104,7 @@ impl Focus {
             Focus::Bypass => bypass(plan, random),
             Focus::Floors => floors(plan, random),
             Focus::Cleanings => cleanings(plan, random),
+            Focus::Maintenance => maintenance(plan, random),
         }
         plan.load.operations = plan.load.operations.min(10_000);
     }
@@ -238,6 +243,24 @@ fn cleanings(plan: &mut Plan, random: &mut Random) {
     // A record changes while its node stores it.
     plan.disks.commit_us = random.logarithmic(50, 5_000);
     plan.load.mix[1] += 0.5;
+}
+
+fn maintenance(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 16), (0, 4));
+    quick_recoveries(plan, random);
+    plan.topology.switches = random.between(2, 3) as u16;
+    let kinds = [
+        (FaultKind::DrainSwitch, 8),
+        (FaultKind::CrashSwitch, 1),
+        (FaultKind::CrashController, 1),
+        (FaultKind::BreakConnections, 1),
+    ];
+    plan.faults = faults(
+        &kinds,
+        random.logarithmic(10_000, 300_000),
+        random.logarithmic(1_000, 200_000),
+        random,
+    );
 }
 
 fn splits(plan: &mut Plan, random: &mut Random) {

@@ -188,12 +188,14 @@ pub enum FaultKind {
     CutNeighbours,
     CrashDomain,
     CutRecovery,
+    DrainSwitch,
 }
 
 impl FaultKind {
     /// All of them.
     pub fn all() -> impl Iterator<Item = FaultKind> {
-        FaultKind::ANYWHERE.into_iter().chain(FaultKind::IN_LAYERS)
+        let planned = [FaultKind::DrainSwitch];
+        FaultKind::ANYWHERE.into_iter().chain(FaultKind::IN_LAYERS).chain(planned)
     }
 
     /// Those of chains with several layers.
@@ -253,6 +255,7 @@ impl FaultKind {
             FaultKind::CutNeighbours => "cut_neighbours",
             FaultKind::CrashDomain => "crash_domain",
             FaultKind::CutRecovery => "cut_recovery",
+            FaultKind::DrainSwitch => "drain_switch",
         }
     }
 }
@@ -377,6 +380,10 @@ impl Plan {
         // are about.
         if focus == Focus::Anything && random.chance(0.5) {
             plan.times.dirty_max_us = Some(random.logarithmic(1_000, 300_000));
+        }
+        // Operators take switches out of service, and back.
+        if focus == Focus::Anything && plan.faults.every_us > 0 && random.chance(0.4) {
+            plan.faults.weights.push((FaultKind::DrainSwitch, random.between(1, 8) as u32));
         }
         plan
     }

@@ -1,5 +1,6 @@
 //! The protocol from end to end: all parts over virtual networks, without sleeps.
 
+use switchback_core::mechanisms::Mechanisms;
 use switchback_sim::check::Check;
 use switchback_sim::plan::{FaultKind, Faults, Plan};
 use switchback_sim::run::run;
@@ -72,4 +73,36 @@ fn a_rack_without_faults_that_answers_nothing_is_noticed() {
         let violation = run(plan, false).violation.expect("no packet arrives");
         assert_eq!(violation.check, Check::Progress);
     }
+}
+
+/// Without other faults an operator who takes switches out of service, and back, makes no write
+/// fail, nor its outcome unknown, since clients end their writes first.
+#[test]
+fn switches_are_exchanged_and_no_write_is_indeterminate() {
+    let indeterminate = |quiet_before_change| {
+        let (mut indeterminate, mut drained) = (0, 0);
+        for seed in 0..30 {
+            for scheme in [Scheme::FarReach, Scheme::DistReach] {
+                let weights = vec![(FaultKind::DrainSwitch, 1)];
+                let faults = Faults { every_us: 60_000, weights, lasts_us: 30_000 };
+                let mut plan = Plan { faults, ..Plan::calm(seed, scheme) };
+                plan.topology.switches = plan.topology.switches.max(2);
+                // Writes end in the time in which clients are waited for: there are numbers for
+                // them, what is lost is soon sent again, and none is given up.
+                plan.topology.sequence_start = 0;
+                plan.times.client_retry_us = (2_000, 20_000);
+                plan.times.deadline_us = 10_000_000;
+                plan.ablation.mechanisms =
+                    Mechanisms { quiet_before_change, ..plan.ablation.mechanisms };
+                let outcome = run(plan, false);
+                assert!(outcome.violation.is_none(), "{seed} {scheme}\n{}", outcome.report);
+                indeterminate += outcome.statistics.indeterminate;
+                drained += outcome.faults.get("drain_switch").copied().unwrap_or(0);
+            }
+        }
+        assert!(drained > 100, "{drained} switches were drained");
+        indeterminate
+    };
+    assert_eq!(indeterminate(true), 0);
+    assert!(indeterminate(false) > 0);
 }

@@ -2,6 +2,7 @@
 
 mod events;
 mod hot;
+mod switches;
 mod top;
 
 use super::address;
@@ -28,7 +29,8 @@ Examples:
   switchback ctl top --once
   switchback ctl status --json | jq .operations
   switchback ctl partitions --json | jq '.[] | select(.replicas[0] == 2)'
-  switchback ctl drain && systemctl stop switchback-switch@0";
+  switchback ctl switches replace 0 2       # 2 stands by; then 0 can be stopped
+  switchback ctl switches drain 0 && systemctl stop switchback-switch@0";
 
 /// Ask or tell a running rack.
 #[derive(Args, Clone, Debug)]
@@ -111,8 +113,11 @@ enum CtlCommand {
     },
     /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
     Chains,
-    /// Every switch: whether it serves, stands by or is down, its epoch.
-    Switches,
+    /// Every switch: whether it serves, stands by or is down, its epoch; or take one out of service.
+    Switches {
+        #[command(subcommand)]
+        command: Option<SwitchesCommand>,
+    },
     /// Every node: whether it is up, its load, its size.
     Nodes,
     /// The map of partitions: first routing key, view, chain of switches, replicas.
@@ -122,6 +127,33 @@ enum CtlCommand {
     /// Empty the cache: bring every cached record to its node. The rack goes on serving, and caches
     /// what is hot again.
     Drain,
+}
+
+/// Maintenance of switches while the rack runs. Nothing is lost, and no write fails.
+#[derive(Subcommand, Clone, Copy, Debug)]
+enum SwitchesCommand {
+    /// Take a switch out of service, and wait until it serves no more: it can be stopped then.
+    ///
+    /// Its chain's cache is brought to the nodes, and fills again in the next epoch, in which a
+    /// switch that stands by takes its place, or the chain is shorter by one. A switch that is
+    /// drained stays so, also over restarts, until `add`. Refused if no other switch could serve.
+    Drain {
+        /// Its number.
+        switch: u16,
+    },
+    /// The same, with this switch in its place: it stands by, in the same layer.
+    Replace {
+        /// The number of the one that goes.
+        switch: u16,
+        /// The number of the one that comes.
+        spare: u16,
+    },
+    /// Take a switch back into service: it takes the place of its layer if that is free, else it
+    /// stands by.
+    Add {
+        /// Its number.
+        switch: u16,
+    },
 }
 
 pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
@@ -145,10 +177,12 @@ pub(crate) fn run(args: &CtlArgs) -> anyhow::Result<ExitCode> {
         CtlCommand::Chains => {
             show(form, &rack.get::<Vec<ChainStatus>>("chains")?, |it, paint| chains_text(it, paint))
         }
-        CtlCommand::Switches => {
-            show(form, &rack.get::<Vec<SwitchStatus>>("switches")?, |it, paint| {
-                switches_text(it, paint)
-            })
+        CtlCommand::Switches { command } => {
+            let switches = match command {
+                None => rack.get("switches")?,
+                Some(command) => switches::change(&rack, command)?,
+            };
+            show(form, &switches, |it: &Vec<SwitchStatus>, paint| switches_text(it, paint))
         }
         CtlCommand::Partitions => {
             show(form, &rack.get::<Vec<PartitionStatus>>("partitions")?, |it, paint| {

@@ -45,6 +45,8 @@ struct Lane {
     state: State,
     /// Fragments of the common budget that it has taken.
     share: u16,
+    /// It is held back: nothing of it was sent.
+    is_held: bool,
     token: u64,
     packet: Packet,
     /// The chain that serves the operation's key.
@@ -128,6 +130,8 @@ enum SessionTimer {
     Retry,
     /// Sends the preserved records again that the controller hasn't confirmed.
     Gather,
+    /// Sends writes that were held back for an epoch that didn't come.
+    Quiet,
 }
 
 impl TimerKind for SessionTimer {
@@ -156,7 +160,7 @@ pub struct Session {
     lease_us: u64,
     preserved: Preservation,
     retry: RetryTimer,
-    timers: Timers<SessionTimer, 3>,
+    timers: Timers<SessionTimer, 4>,
     large_bytes: usize,
     fragments: FragmentBudget,
     sends: VecDeque<Send>,
@@ -179,6 +183,16 @@ struct ChainState {
     /// What the cache tells in the epoch is preserved (rule 7).
     preserves: bool,
     gather: Option<Gather>,
+    quiet: Option<Quiet>,
+}
+
+/// The epoch is about to change: writes are held back.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    /// They are sent in this epoch if it hasn't changed by then.
+    until_us: u64,
+    /// The controller was told that none is under way.
+    is_told: bool,
 }
 
 impl ChainState {
@@ -192,6 +206,7 @@ impl ChainState {
             recovered_epoch: 0,
             preserves: true,
             gather: None,
+            quiet: None,
         }
     }
 
@@ -349,6 +364,8 @@ impl Session {
         }
         let index = self.free.pop().ok_or(SubmitError::Busy)?;
         let header = self.request_header(operation, hash, chain, index);
+        let is_write = matches!(header.op, Op::Write | Op::Delete);
+        let is_held = is_write && self.chains[chain].quiet.is_some();
         let lane = &mut self.lanes[index as usize];
         assert!(matches!(lane.state, State::Free | State::Done(_)));
         lane.request += 1;
@@ -357,6 +374,7 @@ impl Session {
         lane.attempt = 0;
         lane.refused = None;
         lane.state = State::Open;
+        lane.is_held = is_held;
         lane.chain = chain;
         lane.hash = header.key_hash;
         lane.expiry_ms = header.expiry_ms;
@@ -371,14 +389,25 @@ impl Session {
             );
             lane.state = State::Staging(Box::new(Staging::new(value, key.len())));
             self.large_bytes += value.len();
-            self.transfer(index);
         } else {
             lane.packet.fill(header, value, key);
-            let request = lane.request;
-            self.sends.push_back(Send::Request(index, request));
+        }
+        if !is_held {
+            self.begin_to_send(index);
         }
         self.arm(index, now);
         Ok(())
+    }
+
+    /// Sends an operation's first packet, or the first ones of a large value.
+    #[inline]
+    fn begin_to_send(&mut self, index: u32) {
+        let lane = &self.lanes[index as usize];
+        if matches!(lane.state, State::Staging(_)) {
+            self.transfer(index);
+        } else {
+            self.sends.push_back(Send::Request(index, lane.request));
+        }
     }
 
     /// Whether an operation has to wait until less is preserved. Writes wait first, since what they
@@ -580,10 +609,14 @@ impl Session {
             self.retry.sample(now.monotonic_us - lane.submitted_us);
         }
         let ended = Ended::of(lane);
+        let chain = lane.chain;
         self.large_bytes -= large_bytes(&lane.state);
         self.free.push(index);
         if self.lanes[index as usize].share > 0 {
             self.end_transfer(now, index);
+        }
+        if self.chains[chain].quiet.is_some() {
+            self.tell_if_quiet(chain, Some(index));
         }
         ended
     }

@@ -276,6 +276,9 @@ impl ClientNotice {
                 check(served.is_plausible(), "map of the chains")?;
                 to.check()
             }
+            ClientNotice::Quiesce { chain: its, epoch: ends } => {
+                chain(*its).and_then(|()| epoch(*ends))
+            }
             ClientNotice::Gathered { .. } => Ok(()),
         }
     }
@@ -308,6 +311,7 @@ impl ClientReport {
         match self {
             ClientReport::Preserved { records, .. } => batch(records, keyed),
             ClientReport::Hello { epochs, .. } => each_chain(epochs, any),
+            ClientReport::Quiet { epoch: ends } => epoch(*ends),
             ClientReport::Close { .. } => Ok(()),
         }
     }

@@ -126,6 +126,8 @@ struct DirectoryFile {
     map: Map,
     /// Sessions that may hold preserved records.
     sessions: BTreeMap<u64, SessionEntry>,
+    /// Switches that an operator has taken out: they serve no chain.
+    drained: BTreeSet<u16>,
 }
 
 impl DirectoryFile {
@@ -212,10 +214,11 @@ impl From<ChainWithoutWitnesses> for ChainEntry {
     }
 }
 
-/// The directory in format 4, and in format 3, which has the same bytes.
+/// The directory in format 5, which knew no switches that were taken out; in format 4 with chains
+/// without witnesses, and in format 3, which has the same bytes.
 #[derive(Serialize, Deserialize)]
-struct DirectoryWithoutWitnesses {
-    chains: Vec<ChainWithoutWitnesses>,
+struct DirectoryWithoutDrained<C> {
+    chains: C,
     generation_reserved: u32,
     starts: u32,
     sessions_opened: u32,
@@ -224,11 +227,18 @@ struct DirectoryWithoutWitnesses {
     sessions: BTreeMap<u64, SessionEntry>,
 }
 
-impl From<DirectoryWithoutWitnesses> for DirectoryFile {
-    fn from(was: DirectoryWithoutWitnesses) -> DirectoryFile {
-        let mut chains = was.chains.into_iter().map(ChainEntry::from);
+/// Chains of format 4, the switches of which are no witnesses.
+fn with_witnesses(chains: Vec<ChainWithoutWitnesses>) -> ByChain<ChainEntry> {
+    let mut chains = chains.into_iter().map(ChainEntry::from);
+    ByChain::new(chains.len() as u16, |_| chains.next().unwrap_or_default())
+}
+
+impl<C> DirectoryWithoutDrained<C> {
+    fn upgrade(self, chains: impl FnOnce(C) -> ByChain<ChainEntry>) -> DirectoryFile {
+        let was = self;
         DirectoryFile {
-            chains: ByChain::new(chains.len() as u16, |_| chains.next().unwrap_or_default()),
+            chains: chains(was.chains),
+            drained: BTreeSet::new(),
             generation_reserved: was.generation_reserved,
             starts: was.starts,
             sessions_opened: was.sessions_opened,
@@ -268,15 +278,16 @@ impl<M> DirectoryOfOne<M> {
             hash_key: self.hash_key,
             map: map(self.map)?,
             sessions: self.sessions,
+            drained: BTreeSet::new(),
         })
     }
 }
 
 impl StoreFile {
     /// The format of the files that this version writes.
-    pub const FORMAT: u8 = 5;
+    pub const FORMAT: u8 = 6;
 
-    /// Contents of an older format, 1 to 4, in the format of this version. A snapshot is the same
+    /// Contents of an older format, 1 to 5, in the format of this version. A snapshot is the same
     /// in all. A directory of format 3 has of each chain the switch that serves, if one does: a
     /// list of none or one member, as in format 4, has the same bytes.
     ///
@@ -300,9 +311,15 @@ impl StoreFile {
                 let was = postcard::from_bytes::<DirectoryOfOne<Map>>(&contents);
                 was.map_err(|error| damaged(&error))?.upgrade(Ok::<Map, EngineError>)?
             }
+            3 | 4 => {
+                type Was = DirectoryWithoutDrained<Vec<ChainWithoutWitnesses>>;
+                let was = postcard::from_bytes::<Was>(&contents);
+                was.map_err(|error| damaged(&error))?.upgrade(with_witnesses)
+            }
             _ => {
-                let was = postcard::from_bytes::<DirectoryWithoutWitnesses>(&contents);
-                was.map_err(|error| damaged(&error))?.into()
+                type Was = DirectoryWithoutDrained<ByChain<ChainEntry>>;
+                let was = postcard::from_bytes::<Was>(&contents);
+                was.map_err(|error| damaged(&error))?.upgrade(|chains| chains)
             }
         };
         Ok(encode(&file))
@@ -363,6 +380,7 @@ impl Directory {
             hash_key: HashKey(random.random()),
             map: config.map.clone(),
             sessions: BTreeMap::new(),
+            drained: BTreeSet::new(),
         });
         assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
@@ -370,6 +388,22 @@ impl Directory {
         let mut directory = Directory { file, served, holders, generation: 0, last_store: 0 };
         directory.save(outbox);
         Ok(directory)
+    }
+
+    /// Whether an operator has taken a switch out.
+    pub(super) fn is_drained(&self, switch: u16) -> bool {
+        self.file.drained.contains(&switch)
+    }
+
+    /// Takes a switch out, or back in.
+    pub(super) fn set_drained(&mut self, outbox: &mut Outbox, switch: u16, drained: bool) {
+        let is_new = match drained {
+            true => self.file.drained.insert(switch),
+            false => self.file.drained.remove(&switch),
+        };
+        if is_new {
+            self.save(outbox);
+        }
     }
 
     /// How many chains of switches there are.
@@ -650,6 +684,7 @@ mod tests {
             hash_key: HashKey([6; 16]),
             map: Map::equal(vec![vec![0]]),
             sessions: BTreeMap::new(),
+            drained: BTreeSet::new(),
         }
     }
 
@@ -762,6 +797,7 @@ mod tests {
             hash_key: HashKey([6; 16]),
             map: Map::equal(vec![vec![0], vec![1]]),
             sessions: BTreeMap::from([(13, session)]),
+            drained: BTreeSet::from([14]),
         };
         // Two partitions: number, start with its bits in reverse order, view, chain, replicas.
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
@@ -769,8 +805,10 @@ mod tests {
         // A chain: epoch, recovered epoch, members, bypass, what clients preserve, witnesses, what
         // clients preserved.
         let of_chain = |chain: &[u8]| [&[1], chain, &[3, 4, 5], &[6; 16], &map, &sessions].concat();
-        let bytes = of_chain(&[1, 2, 1, 11, 12, 0, 0, 0, 0]);
-        assert_eq!(encode(&directory), bytes);
+        let before = of_chain(&[1, 2, 1, 11, 12, 0, 0, 0, 0]);
+        assert_eq!(encode(&directory), [&before[..], &[1, 14]].concat());
+        // What was written before format 6 names no switches that were taken out.
+        let bytes = [&before[..], &[0]].concat();
         let of_one =
             |map: &[u8]| [&[1, 2, 3, 4, 5][..], &[6; 16], map, &[1, 11, 12, 0], &sessions].concat();
         for (format, was) in [(1, of_one(&[2, 1, 0, 1, 1])), (2, of_one(&map))] {
@@ -784,7 +822,7 @@ mod tests {
         let was = of_chain(&[1, 2, 1, 11, 12, 0]);
         let active = postcard::to_stdvec(&Some((11_u16, 12_u64))).expect("plain data");
         assert_eq!(was[3..6], active);
-        for format in [3, 4] {
+        for (format, was) in [(3, &was), (4, &was), (5, &before)] {
             assert_eq!(StoreFile::Directory.upgrade(format, was.clone()), Ok(bytes.clone()));
             for cut in 0..was.len() {
                 assert!(StoreFile::Directory.upgrade(format, was[..cut].to_vec()).is_err());

@@ -206,6 +206,7 @@ impl Membership {
         &self,
         now: Now,
         chain_of: impl Fn(u16) -> Option<u16>,
+        is_drained: impl Fn(u16) -> bool,
         refusal: impl Fn(u16) -> Option<String>,
     ) -> Vec<SwitchStatus> {
         let status = |(index, switch): (&u16, &Switch)| SwitchStatus {
@@ -213,6 +214,7 @@ impl Membership {
             layer: switch.hello.layer,
             active: chain_of(*index).is_some(),
             chain: chain_of(*index),
+            drained: is_drained(*index),
             alive: switch.is_alive(now),
             epoch: switch.hello.epoch,
             silent_us: now.monotonic_us.saturating_sub(switch.heard_us),

@@ -13,6 +13,7 @@ mod config;
 mod directory;
 mod membership;
 mod outbox;
+mod service;
 mod sessions;
 mod status;
 mod topology;
@@ -21,6 +22,7 @@ pub use chain::{ControlCost, Declined, Spent};
 pub use config::{ControlBudget, ControllerConfig, OnLoss, Preserve};
 pub use directory::Files;
 pub use outbox::{Store, StoreFile, Stored, merge_stores};
+pub use service::ServiceRefusal;
 pub use status::{
     CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, KeyStanding,
     Loss, NodeStatus, RecoveryTimes, SwitchStatus,
@@ -290,6 +292,11 @@ impl Controller {
             ClientReport::Preserved { epoch, chunk, last, records } => {
                 if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
                     chain.client_preserved(&mut cx, client, chunk, last, records);
+                }
+            }
+            ClientReport::Quiet { epoch } => {
+                if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    chain.client_is_quiet(client);
                 }
             }
             ClientReport::Close { boot } => {

@@ -72,6 +72,8 @@ pub struct SwitchStatus {
     pub active: bool,
     /// The chain that it serves, or served last; `None`: it may take over any.
     pub chain: Option<u16>,
+    /// It is taken out of service: if it still serves, its chain is being drained for that.
+    pub drained: bool,
     pub alive: bool,
     pub epoch: u32,
     pub silent_us: u64,
@@ -302,7 +304,12 @@ impl Controller {
         ControllerStatus {
             sessions: self.directory.sessions().len(),
             nodes: self.members.node_statuses(now, cached_keys),
-            switches: self.members.switch_statuses(now, chain_of, |switch| self.refusal(switch)),
+            switches: self.members.switch_statuses(
+                now,
+                chain_of,
+                |switch| self.directory.is_drained(switch),
+                |switch| self.refusal(switch),
+            ),
             chains: self.chain_statuses(),
             control_cost: self.budget.cost(now),
             ..of_chains.reduce(ControllerStatus::and).expect("a rack has a chain")

@@ -265,7 +265,11 @@ impl Rack {
                 let Peer::Client(client) = envelope.to else {
                     panic!("{:?} is no client", envelope.to)
                 };
-                return self.told.push((client, notice));
+                if let ClientNotice::Quiesce { epoch, .. } = notice {
+                    Message::FromClient(ClientReport::Quiet { epoch })
+                } else {
+                    return self.told.push((client, notice));
+                }
             }
             message => panic!("a controller doesn't send {message:?}"),
         };

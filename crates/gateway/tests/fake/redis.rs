@@ -1,7 +1,7 @@
 //! The real redis-server, to compare with.
 
 use super::Client;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use switchback_net::free_addresses;
@@ -28,6 +28,7 @@ impl Redis {
 
     fn listening_on([address]: [SocketAddr; 1], more: &[&str]) -> Option<Redis> {
         let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
         let process = Command::new("redis-server")
             .args([
                 "--port",
@@ -39,6 +40,8 @@ impl Redis {
                 "--dir",
             ])
             .arg(directory.path())
+            .arg("--logfile")
+            .arg(&log)
             .args(more)
             .stdout(Stdio::null())
             .spawn()
@@ -48,7 +51,9 @@ impl Redis {
         while begin.elapsed() < Duration::from_secs(10)
             && redis.process.try_wait().unwrap().is_none()
         {
-            if TcpStream::connect(redis.address).is_ok() {
+            // That the port answers isn't enough: it may be another server's, which ends any time.
+            let said = std::fs::read_to_string(&log).unwrap_or_default();
+            if said.contains("Ready to accept connections") {
                 return Some(redis);
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -50,6 +50,24 @@ impl Admin for Fake {
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })
     }
+    fn drain_switch(
+        &self,
+        switch: u16,
+        spare: Option<u16>,
+    ) -> Result<Vec<SwitchStatus>, AdminError> {
+        let (active, drained) = (true, true);
+        match (switch, spare) {
+            (0, _) => Err(AdminError::Failed("switch 0 is the only one".into())),
+            _ => {
+                Ok(vec![SwitchStatus { index: switch, active, drained, ..SwitchStatus::default() }])
+            }
+        }
+    }
+
+    fn add_switch(&self, switch: u16) -> Result<Vec<SwitchStatus>, AdminError> {
+        Ok(vec![SwitchStatus { index: switch, ..SwitchStatus::default() }])
+    }
+
     fn drain(&self) -> Result<DrainResult, AdminError> {
         Err(AdminError::Failed("node 2 is down".into()))
     }

@@ -665,6 +665,7 @@ mod tests {
                 layer: 1,
                 active: true,
                 chain: Some(0),
+                drained: false,
                 alive: true,
                 epoch: 3,
                 silent_us: 0,

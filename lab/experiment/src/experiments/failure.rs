@@ -422,41 +422,7 @@ pub(crate) fn seen_by_others(context: &Context) -> Finding {
             ]);
         }
     }
-    let mut csv = Csv::new(&[
-        "kind",
-        "profile",
-        "scheme",
-        "killed",
-        "class",
-        "time_ms",
-        "throughput_ops",
-        "longest_us",
-        "failed",
-        "held_us",
-        "seed",
-        "commit",
-    ]);
-    for (job, seen) in jobs.iter().zip(&seen) {
-        let held_us = seen.times.map_or(0, |times| times.collect_us + times.store_us);
-        for (at, (_, name)) in CLASSES.into_iter().enumerate() {
-            for (bucket, ops) in seen.series_ops[at].iter().enumerate() {
-                csv.row(&[
-                    "modelled".to_owned(),
-                    profile.name.to_owned(),
-                    Scheme::DistReach.to_string(),
-                    job.killed.to_string(),
-                    name.to_owned(),
-                    time_ms(bucket).to_string(),
-                    format!("{ops:.0}"),
-                    format!("{:.1}", seen.longest_us[at]),
-                    seen.failed[at].to_string(),
-                    held_us.to_string(),
-                    job.seed.to_string(),
-                    COMMIT.to_owned(),
-                ]);
-            }
-        }
-    }
+    let csv = series_csv(&jobs, &seen);
     let figure = |killed: Killed| {
         let line = |(ink, (_, name)): (usize, (usize, &str))| {
             let at = |bucket: usize| {
@@ -489,6 +455,46 @@ pub(crate) fn seen_by_others(context: &Context) -> Finding {
         figures: kinds.into_iter().map(figure).collect(),
         tables: vec![table],
     }
+}
+
+/// A row for each bucket of each class in each run.
+fn series_csv(jobs: &[Job<'_>], seen: &[Seen]) -> Csv {
+    let mut csv = Csv::new(&[
+        "kind",
+        "profile",
+        "scheme",
+        "killed",
+        "class",
+        "time_ms",
+        "throughput_ops",
+        "longest_us",
+        "failed",
+        "held_us",
+        "seed",
+        "commit",
+    ]);
+    for (job, seen) in jobs.iter().zip(seen) {
+        let held_us = seen.times.map_or(0, |times| times.collect_us + times.store_us);
+        for (at, (_, name)) in CLASSES.into_iter().enumerate() {
+            for (bucket, ops) in seen.series_ops[at].iter().enumerate() {
+                csv.row(&[
+                    "modelled".to_owned(),
+                    job.profile.name.to_owned(),
+                    Scheme::DistReach.to_string(),
+                    job.killed.to_string(),
+                    name.to_owned(),
+                    time_ms(bucket).to_string(),
+                    format!("{ops:.0}"),
+                    format!("{:.1}", seen.longest_us[at]),
+                    seen.failed[at].to_string(),
+                    held_us.to_string(),
+                    job.seed.to_string(),
+                    COMMIT.to_owned(),
+                ]);
+            }
+        }
+    }
+    csv
 }
 
 /// When a bucket begins, from the crash on, in milliseconds.

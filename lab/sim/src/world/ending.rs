@@ -101,6 +101,7 @@ impl World {
                 }
             }
             Phase::Settling => {
+                self.add_switches();
                 // A switch that a fault silenced may count as dead only now.
                 let times = &self.plan.times;
                 let noticed_us = 2 * times.switch_timeout_us + times.switch_lost_us;
@@ -338,10 +339,12 @@ impl World {
 
     fn note_nothing(&mut self, what: String) {
         self.ending_state.retries += 1;
-        // The epoch that the faults left may be renewed once more; that ends what every thread
-        // writes.
-        let renewed =
-            if self.plan.topology.sequence_start > 0 { self.plan.load.threads.into() } else { 0 };
+        // The epoch that the faults left may be renewed once more, or a switch taken back in; that
+        // ends, or holds back, what every thread writes.
+        let topology = &self.plan.topology;
+        let may_change = topology.sequence_start > 0 || topology.switches > topology.chains;
+        // Deadlines may be a third of the time in which writes are held back.
+        let renewed = if may_change { 4 * u32::from(self.plan.load.threads) } else { 0 };
         if self.ending_state.retries > 3 + renewed {
             let text = format!("even after the faults this came to nothing, after others: {what}");
             self.fail(Violation::general(Check::Liveness, text));

@@ -21,6 +21,8 @@ enum Lasting {
     /// Whose disk is full, and whether the node is killed and started again once it isn't.
     Full(u16, bool),
     Rotten(u16),
+    /// A switch that is out of service.
+    Drained(u16),
 }
 
 /// Who breaks things.
@@ -175,6 +177,7 @@ impl World {
             FaultKind::CutNeighbours => self.cut_neighbours(),
             FaultKind::CrashDomain => self.crash_domain(),
             FaultKind::CutRecovery => self.cut_recovery(lasts_us),
+            FaultKind::DrainSwitch => self.drain_switch(),
             FaultKind::BitRot => {
                 let Part::Node(node) = self.pick(is_node)? else { return None };
                 self.rot_one(node).then_some(Lasting::Rotten(node))
@@ -324,6 +327,41 @@ impl World {
         lasting
     }
 
+    /// An operator takes a switch out of service, if another one can go on.
+    fn drain_switch(&mut self) -> Option<Lasting> {
+        let active = self.active_switches();
+        let Part::Switch(switch) = self.pick(|part| match active.is_empty() {
+            true => matches!(part, Part::Switch(_)),
+            false => active.contains(&part),
+        })?
+        else {
+            return None;
+        };
+        let now = self.now(Part::Controller);
+        let drained = self.controller.controller.as_mut()?.drain_switch(now, switch, None);
+        self.pump_controller();
+        drained.is_ok().then_some(Lasting::Drained(switch))
+    }
+
+    fn add_switch(&mut self, switch: u16) {
+        let now = self.now(Part::Controller);
+        if let Some(controller) = &mut self.controller.controller {
+            // It isn't known if it was never heard of in this run of the controller.
+            let _ = controller.add_switch(now, switch);
+            self.pump_controller();
+        }
+    }
+
+    /// All switches come back into service, also those of which a controller that died had not
+    /// stored it.
+    pub(super) fn add_switches(&mut self) {
+        let Some(controller) = &self.controller.controller else { return };
+        let switches = controller.status(self.now(Part::Controller)).switches;
+        for switch in switches.iter().filter(|switch| switch.drained) {
+            self.add_switch(switch.index);
+        }
+    }
+
     /// The members of a chain, as the controller sees it.
     fn draw_chain(&mut self) -> Option<Vec<Part>> {
         let chains = self.controller.controller.as_ref()?.chain_statuses();
@@ -373,6 +411,7 @@ impl World {
                 self.nodes[usize::from(node)].engine.set_full(false);
             }
             Lasting::Rotten(node) => self.nodes[usize::from(node)].engine.mend(),
+            Lasting::Drained(switch) => self.add_switch(switch),
         }
     }
 

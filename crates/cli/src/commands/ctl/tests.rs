@@ -66,6 +66,7 @@ fn status() -> RackStatus {
         switches: vec![SwitchStatus {
             active: true,
             chain: Some(0),
+            drained: false,
             alive: true,
             epoch: 2,
             ..SwitchStatus::default()
@@ -172,10 +173,16 @@ chain  epoch  phase    switches  generation  durable below  cached  protected by
         address: Some(format!("10.0.0.{index}:7000")),
         active,
         chain: active.then_some(0),
+        drained: index == 3,
         alive,
         epoch: 12,
     };
-    let switches = [switch(0, true, true), switch(1, false, true), switch(2, false, false)];
+    let switches = [
+        switch(0, true, true),
+        switch(1, false, true),
+        switch(2, false, false),
+        switch(3, false, true),
+    ];
     assert_eq!(
         switches_text(&switches, Paint::none()),
         "\
@@ -183,6 +190,7 @@ switch  address        state      chain  epoch
      0  10.0.0.0:7000  serves         0     12
      1  10.0.0.1:7000  stands by      -     12
      2  10.0.0.2:7000  down           -     12
+     3  10.0.0.3:7000  drained        -     12
 "
     );
     let partition = |partition, first: u128, replicas| PartitionStatus {

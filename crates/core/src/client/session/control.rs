@@ -2,6 +2,10 @@
 
 use super::*;
 
+/// How long writes are held back for an epoch that doesn't come, since the controller died: longer
+/// than it waits for clients, and takes to make an epoch durable.
+const QUIET_US_MAX: u64 = 300_000;
+
 impl Session {
     /// Takes the next outcome that no packet brought.
     #[inline]
@@ -32,6 +36,9 @@ impl Session {
                 .flat_map(|it| &it.chunks);
             let open = chunks.filter(|(done, _)| !done);
             self.messages.extend(open.map(|(_, chunk)| chunk.clone()));
+        }
+        if self.timers.is_due(SessionTimer::Quiet, now) {
+            self.end_quiet(now);
         }
     }
 
@@ -67,7 +74,7 @@ impl Session {
                 self.give_up(now, index);
                 continue;
             }
-            if lane.awaits_share() {
+            if lane.is_held || lane.awaits_share() {
                 self.arm(index, now);
                 continue;
             }
@@ -88,6 +95,7 @@ impl Session {
         let lane = &mut self.lanes[index as usize];
         let outcome = match (lane.asked(), &lane.state) {
             (Op::Read | Op::Scan, _) => Outcome::TimedOut,
+            _ if lane.is_held => Outcome::TimedOut,
             // What was only staged cannot happen any more: the request number is not used again.
             (_, State::Staging(staging)) if !staging.was_asked_for => Outcome::TimedOut,
             _ => Outcome::Indeterminate,
@@ -99,9 +107,67 @@ impl Session {
         self.large_bytes -= large_bytes(&lane.state);
         lane.state = State::Free;
         self.free.push(index);
-        let ended = Ended::of(lane);
+        let (ended, chain) = (Ended::of(lane), lane.chain);
         self.finished.push_back(ended.with(outcome, false));
         self.end_transfer(now, index);
+        self.tell_if_quiet(chain, None);
+    }
+
+    /// The epoch of a chain is about to change: writes are held back from now on.
+    fn quiesce(&mut self, now: Now, chain: ChainId, epoch: u32) {
+        let Some(state) = self.chains.get_mut(chain).filter(|state| state.epoch == epoch) else {
+            return;
+        };
+        let until_us = now.in_us(QUIET_US_MAX);
+        state.quiet = Some(Quiet { until_us, is_told: false });
+        self.timers.set_earlier(SessionTimer::Quiet, until_us);
+        self.tell_if_quiet(chain, None);
+    }
+
+    /// Tells the controller once no write to a chain is under way whose writes are held back, but
+    /// for that of the lane that `ends`.
+    pub(super) fn tell_if_quiet(&mut self, chain: ChainId, ends: Option<u32>) {
+        let Some(state) = self.chains.get(chain) else { return };
+        let epoch = state.epoch;
+        if state.quiet.is_none_or(|quiet| quiet.is_told) {
+            return;
+        }
+        let is_under_way = |(index, lane): (u32, &Lane)| {
+            lane.chain == chain
+                && Some(index) != ends
+                && !lane.is_held
+                && !matches!(lane.state, State::Free | State::Done(_))
+                && matches!(lane.asked(), Op::Write | Op::Delete)
+        };
+        if (0..).zip(&self.lanes).any(is_under_way) {
+            return;
+        }
+        if let Some(quiet) = &mut self.chains[chain].quiet {
+            quiet.is_told = true;
+        }
+        self.messages.push_back(ClientReport::Quiet { epoch });
+    }
+
+    /// An epoch that was to change didn't: what was held back for it is sent.
+    fn end_quiet(&mut self, now: Now) {
+        self.timers.stop(SessionTimer::Quiet);
+        for chain in self.chains.iter().map(|(chain, _)| chain).collect::<Vec<_>>() {
+            let Some(quiet) = self.chains[chain].quiet else { continue };
+            if now.monotonic_us < quiet.until_us {
+                self.timers.set_earlier(SessionTimer::Quiet, quiet.until_us);
+                continue;
+            }
+            self.chains[chain].quiet = None;
+            for index in 0..self.lanes.len() as u32 {
+                let lane = &mut self.lanes[index as usize];
+                let is_its =
+                    lane.chain == chain && !matches!(lane.state, State::Free | State::Done(_));
+                if is_its && std::mem::take(&mut lane.is_held) {
+                    self.begin_to_send(index);
+                    self.arm(index, now);
+                }
+            }
+        }
     }
 
     /// Takes the next message for the controller.
@@ -117,6 +183,7 @@ impl Session {
                 self.served = served;
                 self.move_to(now, chain, &to)
             }
+            ClientNotice::Quiesce { chain, epoch } => self.quiesce(now, chain, epoch),
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
         }
     }
@@ -230,6 +297,7 @@ impl Session {
             request: grant.request_base,
             state: State::Free,
             share: 0,
+            is_held: false,
             token: 0,
             packet: Packet::new(),
             chain: ChainId::default(),
@@ -294,6 +362,7 @@ impl Session {
         self.chains[chain].destination = to.destination.clone();
         self.chains[chain].preserves = to.preserves;
         self.chains[chain].gather = None;
+        self.chains[chain].quiet = None;
         self.statistics.epoch_changes += 1;
         let lanes = &self.lanes;
         self.sends
@@ -315,13 +384,18 @@ impl Session {
             let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");
             if matches!(parts.header.op, Op::Read | Op::Scan)
+                || lane.is_held
                 || !self.config.mechanisms.end_with_epoch()
             {
                 let partition = self.chains[chain].destination.partition(&parts.header.key_hash);
                 let header = Header { epoch, partition, ..parts.header };
                 lane.packet.rewrite(&header);
-                let request = lane.request;
-                self.sends.push_back(Send::Request(index, request));
+                if std::mem::take(&mut lane.is_held) {
+                    self.begin_to_send(index);
+                } else {
+                    let request = lane.request;
+                    self.sends.push_back(Send::Request(index, request));
+                }
                 self.arm(index, now);
             } else {
                 self.give_up(now, index);

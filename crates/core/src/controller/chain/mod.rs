@@ -3,13 +3,13 @@
 mod admission;
 mod budget;
 mod cache;
+mod change;
 mod cleaning;
 mod commands;
 mod eviction;
 mod gather;
 mod inspection;
 mod recovery;
-mod renewal;
 mod resync;
 mod snapshots;
 mod takeover;
@@ -19,10 +19,10 @@ mod work;
 use self::admission::Waiting;
 use self::budget::Purpose;
 use self::cache::Cache;
+use self::change::Change;
 use self::commands::{Commands, Order};
 use self::inspection::Inspections;
 use self::recovery::Recovery;
-use self::renewal::Renewal;
 use self::resync::Resync;
 use self::snapshots::Snapshots;
 use self::work::Work;
@@ -76,8 +76,8 @@ enum Timer {
     Snapshot,
     /// Clients are asked again for what they preserve, or no longer waited for; or no witness is.
     Source,
-    /// A renewal's drain is given up.
-    Renewal,
+    /// A planned change's drain is given up, or clients aren't waited for any more.
+    Change,
     /// An inspection is given up.
     Inspection,
     /// The budget has something left for offers that wait.
@@ -92,7 +92,7 @@ impl Timer {
         Timer::Switch,
         Timer::Snapshot,
         Timer::Source,
-        Timer::Renewal,
+        Timer::Change,
         Timer::Inspection,
         Timer::Budget,
         Timer::Eviction,
@@ -118,7 +118,7 @@ pub(super) struct Chain {
     wants_room: bool,
     /// How many callers wait for an empty cache.
     drains: u32,
-    renewal: Renewal,
+    change: Change,
     inspections: Inspections,
     /// When this began.
     since_us: u64,
@@ -166,7 +166,7 @@ impl Chain {
             evicted_us: None,
             wants_room: false,
             drains: 0,
-            renewal: Renewal::default(),
+            change: Change::default(),
             inspections: Inspections::default(),
             since_us,
             heard_us: BTreeMap::new(),
@@ -189,7 +189,7 @@ impl Chain {
         self.recover_on(cx);
         self.admit_waiting(cx);
         self.drain_on(cx);
-        self.renew_on(cx);
+        self.change_on(cx);
         self.inspect_on(cx);
         let (directory, outbox, budget) = (&*cx.directory, &mut *cx.outbox, &mut *cx.budget);
         let head_of = |hash: &KeyHash| directory.head_of(hash);
@@ -347,7 +347,7 @@ impl Chain {
                 Phase::Recovering(recovery) => recovery.source_deadline_us(),
                 _ => None,
             },
-            Timer::Renewal => self.renewal.deadline_us(),
+            Timer::Change => self.change.deadline_us(),
             Timer::Inspection => self.inspections.deadline_us(),
             Timer::Budget => {
                 let keeps = known.config.scheme.keeps_in_switches();

@@ -41,7 +41,7 @@ impl Chain {
             && epoch == cx.directory.epoch(self.id)
             && cx.directory.members(self.id).contains(&(switch, boot))
         {
-            self.renew(cx);
+            self.change(cx, None);
         }
     }
 
@@ -53,22 +53,50 @@ impl Chain {
             Phase::Serving => cx.directory.members(self.id).len() < usize::from(cx.config.layers),
             _ => cx.directory.is_bypass(self.id),
         };
-        let members = if takes { self.formed(cx, Some(switch)) } else { Vec::new() };
+        let members = if takes { self.formed_anew(cx, Some(switch)) } else { Vec::new() };
         let is_longer = members.len() > cx.directory.members(self.id).len();
-        if is_longer {
+        if is_longer && cx.directory.is_bypass(self.id) {
             self.start_recovery(cx, &members);
+        } else if is_longer {
+            return self.change(cx, Some(switch));
         }
         is_longer
     }
 
     /// Who serves the chain's next epoch: every witness that lives, else its members, and spares in
-    /// the places of others. A spare that says hello just now (`first`) comes before others.
+    /// the places of others. A spare that says hello just now (`first`) comes before others. What a
+    /// switch has that is being taken out may be needed, so it stays until it isn't.
     fn formed(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
-        let may = |switch| cx.directory.home_of_switch(switch).is_none_or(|chain| chain == self.id);
         let mut previous = self.living_witnesses(cx);
         if previous.is_empty() {
             previous = cx.directory.switches(self.id).collect();
         }
+        let may = |switch| match cx.directory.home_of_switch(switch) {
+            Some(chain) => chain == self.id,
+            None => !cx.directory.is_drained(switch),
+        };
+        form(cx.config.layers, &previous, &cx.members.candidates(cx.now, first, may))
+    }
+
+    /// The same while nothing is to be recovered: without the switches that are taken out.
+    pub(super) fn formed_anew(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
+        self.formed_without(cx, first, None)
+    }
+
+    /// The same if one more was taken out.
+    pub(in crate::controller) fn formed_without(
+        &self,
+        cx: &Context<'_>,
+        first: Option<u16>,
+        left_out: Option<u16>,
+    ) -> Vec<u16> {
+        let is_drained = |switch| cx.directory.is_drained(switch) || Some(switch) == left_out;
+        let previous: Vec<_> =
+            cx.directory.switches(self.id).filter(|switch| !is_drained(*switch)).collect();
+        let may = |switch| {
+            let home = cx.directory.home_of_switch(switch);
+            home.is_none_or(|chain| chain == self.id) && !is_drained(switch)
+        };
         form(cx.config.layers, &previous, &cx.members.candidates(cx.now, first, may))
     }
 

@@ -1,0 +1,89 @@
+"""`switchback ctl switches drain|replace|add` while clients write: no write fails, nothing is lost, and a switch that is
+out of service can be killed. Run by switches.sh.
+"""
+
+import json
+import subprocess
+import sys
+import time
+
+from rack import SWITCHBACK, Rack, Writers, temporary
+
+# How long the rack may take to change who serves; a hang ends the test.
+PATIENCE_S = 60
+
+
+def ctl(rack, *arguments):
+    """What `ctl switches` says, as JSON; the message if it is an error."""
+    command = [SWITCHBACK, "ctl", "--metrics", rack.metrics, "--json", "switches", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    return {its["index"]: its for its in json.loads(done.stdout)} if done.returncode == 0 else done.stderr.strip()
+
+
+def check(what, is_right, found):
+    if not is_right:
+        raise SystemExit(f"FAILED: {what}: {found}")
+    print(f"ok: {what}")
+
+
+def until(rack, what, is_right):
+    end = time.monotonic() + PATIENCE_S
+    while not is_right(found := ctl(rack)):
+        if time.monotonic() > end:
+            raise SystemExit(f"FAILED: {what}: {found}")
+        time.sleep(0.1)
+    print(f"ok: {what}")
+
+
+def serving(switches):
+    return [index for index, its in switches.items() if its["active"]]
+
+
+def run(rack):
+    until(rack, "one switch serves and the other stands by", lambda its: len(its) == 2 and len(serving(its)) == 1)
+    first = serving(ctl(rack))[0]
+    spare = 1 - first
+    writers = Writers(rack.resp)
+    try:
+        time.sleep(1)
+        found = ctl(rack, "replace", first, 7)
+        check("only a switch that stands by can take its place", "isn't standing by" in found, found)
+        found = ctl(rack, "replace", first, spare)
+        check("the spare serves in its place", serving(found) == [spare] and found[first]["drained"], found)
+        rack.kill(f"switch {first}")
+        time.sleep(1)
+        found = ctl(rack, "drain", spare)
+        check("the last one stays", "the only one that can serve" in found, found)
+        rack.kill("controller")
+        rack.start("controller")
+        rack.parts["controller"].wait_ready()
+        rack.start(f"switch {first}")
+        rack.parts[f"switch {first}"].wait_ready()
+        until(rack, "the next controller knows that it is out of service",
+              lambda its: its.get(first, {}).get("alive") and its[first]["drained"] and serving(its) == [spare])
+        found = ctl(rack, "drain", spare)
+        check("what is out of service takes no place", "the only one that can serve" in found, found)
+        found = ctl(rack, "add", first)
+        check("it stands by again", not found[first]["drained"] and serving(found) == [spare], found)
+        found = ctl(rack, "drain", spare)
+        check("and serves when the other one goes", serving(found) == [first], found)
+        time.sleep(1)
+    finally:
+        writers.stop()
+    check("clients wrote meanwhile", writers.count > 1000, writers.count)
+    check("and no write failed", writers.errors == 0, f"{writers.errors} of {writers.count}")
+    failures = writers.check(rack.resp)
+    check("nothing is lost", not failures, failures)
+    print(f"{writers.count} writes, the longest took {writers.longest_s:.2f} s")
+
+
+with temporary() as directory:
+    its_rack = Rack(directory)
+    try:
+        run(its_rack)
+    except BaseException:
+        its_rack.logs()
+        raise
+    finally:
+        its_rack.close()
+sys.exit(0)
