@@ -498,7 +498,8 @@ impl Ablation {
             Mechanisms { drain_before_change: false, ..ALL },
         )
         .of_chains(60)
-        .caught_in(60, Some(Focus::Maintenance)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::Linearizable]),
+        .caught_in(60, Some(Focus::Maintenance))
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::Linearizable]),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];
