@@ -714,7 +714,7 @@ fn a_switch_is_taken_out_of_service_and_a_spare_takes_its_place() {
     assert_eq!((rack.quiesced, drained(&rack)), (1, vec![1]));
     assert!(rack.told.contains(&Told::Evict(1)) && !rack.told.contains(&Told::Load(0)));
     assert!(rack.controller.is_serving() && rack.cached_by(0) == 0);
-    // It stays out, whoever dies, also of the next controller.
+    // It stays out when others die, and when the next controller starts.
     rack.restart_controller();
     rack.pass(1_000_000, &[(0, 1), (1, 2), (2, 2)]);
     assert_eq!(rack.members(), [0, 2]);

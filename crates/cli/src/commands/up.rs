@@ -160,7 +160,9 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
                 let program = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
                 let has_console = config.console.access != ConsoleAccess::Off;
                 let scheme = config.rack.scheme;
-                output::note(&what_next(rack, &program, options, has_console, scheme));
+                let next = what_next(rack, &program, options, has_console, scheme);
+                let protection = config.protection();
+                output::note(&format!("{next}\nUntil nodes have a write: {protection}."));
             }
         },
     )

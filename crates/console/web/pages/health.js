@@ -11,7 +11,7 @@ const CHECKS = [
   ["serves", ({ status }) => [["serving", "bypassing"].includes(status.phase), `the rack is ${status.phase}`]],
   ["switch", ({ status }) => (status.phase === "bypassing" ? [false, "no switch serves: clients send to the nodes, nothing is cached"] : [true, "a switch serves every chain"])],
   ["standby", ({ status }) => {
-    const standby = status.switches.filter((it) => it.alive && !it.active).length;
+    const standby = status.switches.filter((it) => it.alive && !it.active && !it.drained).length;
     if (status.shape === "embedded") return [true, "in one process none is needed: all parts end together"];
     return [standby > 0, standby > 0 ? `${count(standby, "switch", "es")} to take over` : "no switch stands by: the next failure of one stops what it serves"];
   }],

@@ -150,7 +150,7 @@ function Flow({ live, status }) {
     <text class="sub" x="180" y=${middle - FLOW_MAX / 2 - 8} text-anchor="middle">${rate(asked)}/s</text>
     <${Box} x=${250} y=${middle} w=${110} name="gateway" more=${live.reads_per_s === null ? "" : `${percent(asked ? live.writes_per_s / asked : 0)} writes`}/>
     ${switches.map((it, at) => html`<${Box} x=${500} y=${switch_y(at)} w=${140} down=${!it.alive} name=${`switch ${it.index}`}
-      more=${!it.alive ? "down" : it.active ? (serving.length === 1 ? `answers ${rate(hits)}/s` : "serves") : "stands by"}/>`)}
+      more=${!it.alive ? "down" : it.active ? (serving.length === 1 ? `answers ${rate(hits)}/s` : "serves") : it.drained ? "drained" : "stands by"}/>`)}
     ${boxes.map((box, at) => html`<${Box} x=${790} y=${y_of(at, boxes.length, 40)} w=${200} low=${true} down=${box.state !== "up" && box.state !== null}
       name=${box.name} more=${`${box.state === "up" ? "" : `${box.state ?? ""} `}${rate(box.rate)}/s`}/>`)}
   </svg>`;

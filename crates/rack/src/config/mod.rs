@@ -9,6 +9,7 @@ mod check;
 mod example;
 mod parse;
 mod problem;
+mod protection;
 mod reader;
 mod shown;
 mod types;
@@ -19,6 +20,7 @@ mod tests;
 pub use example::EXAMPLE;
 pub use parse::{NODES_MAX, RECORDS_MAX};
 pub use problem::{ConfigError, Problem};
+pub use protection::Protection;
 pub use types::{
     Cache, Client, Console, ConsoleAccess, Controller, Durability, Gateway, GatewayTls, KeyNames,
     LinkKind, Links, Node, Overrides, Rack, RackConfig, Shape, Switch, SyncChoice,

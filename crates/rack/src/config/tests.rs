@@ -394,3 +394,32 @@ fn every_setting_is_shown() {
     assert!(!secret.to_string().contains("hunter2"));
     assert_eq!(secret["gateway"]["has_password"], true);
 }
+
+#[test]
+fn who_protects_what_the_cache_tells_follows_from_scheme_layers_and_domains() {
+    let protection =
+        |text: &str| parse(text).unwrap_or_else(|error| panic!("{error}")).protection();
+    let switches = |domains: [&str; 2], more: &str| {
+        let switch = |(at, domain): (usize, &str)| {
+            format!(
+                "[[switch]]\naddress = \"10.0.0.{at}:7000\"\nlayer = {}\ndomain = \"{domain}\"\n",
+                at + 1
+            )
+        };
+        let switches: String = domains.into_iter().enumerate().map(switch).collect();
+        format!(
+            "[rack]\nscheme = \"distreach\"\n{more}[topology]\nlayers = 2\n\
+             [controller]\nlisten = \"10.0.0.9:7000\"\n[gateway]\nresp = \"127.0.0.1:6380\"\n\
+             {switches}[[node]]\naddress = \"10.0.0.8:7000\"\n"
+        )
+    };
+    assert_eq!(protection(""), Protection::Clients);
+    assert_eq!(protection("[rack]\nscheme = \"netcache\"\n"), Protection::Nodes);
+    let embedded = "[rack]\nscheme = \"distreach\"\n[topology]\nlayers = 2\n";
+    assert_eq!(protection(embedded), Protection::ClientsOfOneDomain);
+    assert_eq!(protection(&switches(["a", "a"], "")), Protection::ClientsOfOneDomain);
+    let both = Protection::Switches { domains: 2, and_clients: false };
+    assert_eq!(protection(&switches(["a", "b"], "")), both);
+    let all = Protection::Switches { domains: 2, and_clients: true };
+    assert_eq!(protection(&switches(["a", "b"], "preserve = \"always\"\n")), all);
+}

@@ -396,6 +396,9 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             &labels,
             active,
         );
+        let drained = f64::from(u8::from(heard.is_some_and(|switch| switch.drained)));
+        const DRAINED: &str = "1 for a switch that is out of service, or is being taken out.";
+        samples.gauge("switchback_switch_drained", DRAINED, &labels, drained);
     }
     status.chains.iter().for_each(|status| chain(samples, status));
     if let Some(times) = &status.recovery {

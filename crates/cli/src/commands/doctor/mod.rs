@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use switchback_rack::config::{Overrides, RackConfig};
+use switchback_rack::config::{Overrides, Protection, RackConfig};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +66,7 @@ enum Verdict {
 /// One check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Check {
-    /// What needs it: `machine`, `kernel datapath`, `build`.
+    /// What needs it: `machine`, `rack`, `kernel datapath`, `build`.
     group: &'static str,
     name: &'static str,
     verdict: Verdict,
@@ -133,6 +133,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
     let mut checks = machine::checks(config);
+    checks.push(protection(config));
     checks.extend(disk::checks(config));
     checks.extend(network::checks(config, kernel.is_wanted()));
     checks.extend(kernel::checks(kernel));
@@ -140,6 +141,21 @@ fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
         checks.extend(build::checkout());
     }
     checks
+}
+
+/// Who protects what was acknowledged and no node has yet.
+fn protection(config: &RackConfig) -> Check {
+    let protection = config.protection();
+    let (group, name, found) = ("rack", "protection", protection.to_string());
+    match protection {
+        Protection::ClientsOfOneDomain => Check::optional(
+            group,
+            name,
+            found,
+            "switches on two hosts, or with two names in `domain` of [[switch]], protect it without clients",
+        ),
+        _ => Check::fits(group, name, found),
+    }
 }
 
 fn text(checks: &[Check], paint: Paint) -> String {
