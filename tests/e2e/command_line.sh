@@ -159,7 +159,10 @@ load=
 
 # A snapshot that can't be stored: the file that it would be written to is a directory.
 up
-mkdir "$work/data/controller/snapshot.new"
+for _ in $(seq 200); do # the name is taken while a snapshot is being written
+    mkdir "$work/data/controller/snapshot.new" 2>/dev/null && break
+    sleep 0.01
+done
 ctl snapshot >"$work/snapshot" 2>&1 &
 first=$!
 for _ in $(seq 200); do
