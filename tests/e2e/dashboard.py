@@ -129,7 +129,8 @@ class Prometheus:
             with opener.open(url, timeout=10) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            return {"result": [], "error": json.load(error)["error"]}
+            # Plain text while it starts ("Service Unavailable"), JSON from then on.
+            return {"result": [], "error": error.read().decode(errors="replace")}
         except OSError as error:
             return {"result": [], "error": str(error)}
 
