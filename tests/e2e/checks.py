@@ -7,7 +7,7 @@ from pathlib import Path
 
 PROGRAM = Path(os.environ.get("SWITCHBACK", "target/release/switchback")).resolve()
 # How long something that must happen may take.
-PATIENCE_S = 90
+PATIENCE_S = 120
 failures = []
 
 
@@ -19,14 +19,12 @@ def check(what, holds, shown=""):
         print(shown)
 
 
-def eventually(holds):
-    """Whether something holds before long."""
+def eventually(look):
+    """What this returns once it is true before long; otherwise what it returned last."""
     end = time.monotonic() + PATIENCE_S
-    while not holds():
-        if time.monotonic() > end:
-            return False
+    while not (found := look()) and time.monotonic() < end:
         time.sleep(0.1)
-    return True
+    return found
 
 
 def finish():

@@ -2,7 +2,8 @@
 # Real Redis clients against an embedded rack: redis-cli, redis-benchmark, redis-py, go-redis, Jedis, and the original YCSB.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
-switchback=${SWITCHBACK:-target/release/switchback}
+# shellcheck source=checks.bash
+. tests/e2e/checks.bash
 . tests/lacks.sh
 needs redis-cli
 directory=$(mktemp -d)
@@ -10,9 +11,10 @@ trap 'kill "$rack" 2>/dev/null; wait "$rack" 2>/dev/null; rm -rf "$directory"' E
 # Starts a rack, and sets rack, host, port, metrics.
 up() {
     : >"$directory/ready"
-    "$switchback" up --data "$directory/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" >"$directory/ready" 2>"$directory/log" &
+    "$program" up --data "$directory/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" \
+        >"$directory/ready" 2>"$directory/log" &
     rack=$!
-    for _ in $(seq 600); do [ -s "$directory/ready" ] && break; sleep 0.1; done
+    eventually test -s "$directory/ready"
     address=$(sed -n 's/^ready resp=\([^ ]*\) .*/\1/p' "$directory/ready")
     metrics=$(sed -n 's/^ready .* metrics=//p' "$directory/ready")
     [ -n "$address" ] || { echo "the rack doesn't start:"; cat "$directory/log"; exit 1; }

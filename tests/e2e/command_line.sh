@@ -22,6 +22,7 @@ holds() { grep -q -- "$1" "$2" || { echo "  '$1' is not in:"; sed 's/^/  | /' "$
 equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
 
 is_ready() { grep -q '^ready' "$work/out"; }
+has_begun() { is_ready || ! kill -0 "$pid" 2>/dev/null; }
 # Starts a rack in a directory and waits until it is ready, has ended, or is stuck; sets pid.
 begin() {
     local data=$1
@@ -29,11 +30,7 @@ begin() {
     : >"$work/out" # the last one's line is not this one's
     "$program" up --data "$data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" >"$work/out" 2>"$work/err" &
     pid=$!
-    for _ in $(seq 600); do
-        is_ready && break
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.1
-    done
+    eventually has_begun
 }
 # Starts the rack, which must get ready; sets pid, resp, metrics.
 up() {
@@ -46,28 +43,36 @@ up() {
 down() { kill "-${1:-TERM}" "$pid"; wait "$pid"; code=$?; pid=; }
 redis() { redis-cli -h "${resp%:*}" -p "${resp##*:}" "$@"; }
 ctl() { "$program" ctl --metrics "$metrics" "$@"; }
+says() { holds "$1" <(ctl "${@:2}" 2>&1); }
+# How many lines of what ctl says have a word.
+counts() { equal "$(ctl "$3" | grep -cw "$1")" "$2"; }
 
 up
 check 'stdout has one line' equal "$(wc -l <"$work/out")" 1
 check 'no hints without a terminal' equal "$(wc -c <"$work/err")" 0
 check 'SET answers' equal "$(redis set greeting hello)" OK
 for key in $(seq 200); do echo "SET key:$key value:$key"; done | redis >/dev/null
-check 'status says that it serves' holds 'serving' <(ctl status)
+check 'status says that it serves' eventually says 'serving' status
 check 'status as JSON' holds '"scheme": "farreach"' <(ctl status -o json)
-check 'the chain is served' equal "$(ctl chains | grep -cw serving)" 1
-check 'the switch serves' equal "$(ctl switches | grep -cw serves)" 1
+check 'the chain is served' eventually counts serving 1 chains
+check 'the switch serves' eventually counts serves 1 switches
 check 'partitions are listed' holds '"first_key": "0*"' <(ctl partitions --json)
-for _ in $(seq 500); do echo 'GET key:7'; done | redis >/dev/null
-ctl cached --limit 5 >"$work/cached"
-check 'the hottest key is the first that is cached' holds '^key:7 ' <(sed -n 2p "$work/cached")
-check '... with its count, age, dirtiness and size' \
-    holds '^key:7  *[01]  *[1-9][0-9,]*  *[0-9.]* [a-z]*s  *\(yes\|no\)  *12 ' "$work/cached"
+# Reads a key, and looks at the first that is cached: a busy machine may take more than one round.
+hottest_is() {
+    for _ in $(seq 500); do echo 'GET key:7'; done | redis >/dev/null
+    ctl cached --limit 5 | sed -n 2p >"$work/cached"
+    holds "$1" "$work/cached"
+}
+check 'the hottest key is the first that is cached' eventually hottest_is '^key:7 '
+check '... with its count, age, dirtiness and size' eventually hottest_is \
+    '^key:7  *[01]  *[1-9][0-9,]*  *[0-9.]* [a-z]*s  *\(yes\|no\)  *12 '
 check '... in JSON, too' holds '"count": [1-9]' <(ctl cached --limit 1 --json)
-check 'nodes are up' equal "$(ctl nodes | grep -cw up)" 2
+check 'nodes are up' eventually counts up 2 nodes
 check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
 check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)
 check 'it serves after a drain' equal "$(redis get key:17)" value:17
-check 'it is healthy' equal "$(curl -s "http://$metrics/healthz")" serving
+is_healthy() { equal "$(curl -s "http://$metrics/healthz")" serving; }
+check 'it is healthy' eventually is_healthy
 curl -s "http://$metrics/metrics" >"$work/metrics"
 check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
 check 'every metric has help and a type' \
@@ -98,8 +103,12 @@ down INT
 check 'SIGINT ends with 0' equal "$code" 0
 up
 check 'the last write is there, too' equal "$(redis get last)" words
-# Often enough that the cache has it, and what it absorbs is in the spool only.
-for _ in $(seq 500); do echo 'SET last words'; done | redis >/dev/null
+# Until the cache has it; what it absorbs from then on is in the spool only.
+last_is_cached() {
+    for _ in $(seq 500); do echo 'SET last words'; done | redis >/dev/null
+    says '^last ' cached
+}
+check 'a key that is written often is cached' eventually last_is_cached
 for _ in $(seq 100); do echo 'SET last words'; done | redis >/dev/null
 { kill -9 "$pid" && wait "$pid"; } 2>/dev/null
 timeout 60 "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 --durability memory >"$work/out" 2>"$work/err"
@@ -109,7 +118,10 @@ up
 check 'data is there after kill -9' equal "$(redis get last)" words
 redis set last two >/dev/null
 # Both signals are pending when it goes on: the second one comes before anything can have been flushed.
-kill -STOP "$pid"; kill -INT "$pid"; kill -TERM "$pid"
+is_stopped() { [ -z "$(grep -L '^State:.T' "/proc/$pid/task/"*/status)" ]; }
+kill -STOP "$pid"
+eventually is_stopped # A thread that still runs would take the first signal before the second.
+kill -INT "$pid"; kill -TERM "$pid"
 down CONT
 check 'a second signal ends it at once, with 130' equal "$code" 130
 check '... and it says so' holds 'told twice' "$work/err"
@@ -135,10 +147,7 @@ check '... that says what would be right' holds 'made with 256 partitions and ca
 up
 redis-benchmark -h "${resp%:*}" -p "${resp##*:}" -t set -n 1000000000 -r 100 -P 16 -c 20 -q >/dev/null 2>&1 &
 load=$!
-for _ in $(seq 300); do
-    [ "$(ctl cached | grep -c 'key:')" = 0 ] || break
-    sleep 0.1
-done
+eventually says 'key:' cached
 ctl drain >"$work/drain1" 2>&1 &
 first=$!
 ctl drain >"$work/drain2" 2>&1
@@ -159,26 +168,26 @@ load=
 
 # A snapshot that can't be stored: the file that it would be written to is a directory.
 up
-for _ in $(seq 200); do # the name is taken while a snapshot is being written
-    mkdir "$work/data/controller/snapshot.new" 2>/dev/null && break
-    sleep 0.01
-done
+# The name is taken while a snapshot is being written.
+eventually mkdir "$work/data/controller/snapshot.new"
 ctl snapshot >"$work/snapshot" 2>&1 &
 first=$!
-for _ in $(seq 200); do
-    ctl status >"$work/status"
-    [ "$(grep -c "can't use" "$work/status")" = 0 ] || break
-    sleep 0.1
-done
-check 'status says why snapshots are not stored' holds "the controller can't use $work/data/controller/snapshot.new" "$work/status"
+check 'status says why snapshots are not stored' \
+    eventually says "the controller can't use $work/data/controller/snapshot.new" status
 rmdir "$work/data/controller/snapshot.new"
 wait "$first"
 check '... and goes on once it can' holds '^durable' "$work/snapshot"
-check '... with the error gone' equal "$(ctl status | grep -c "can't use")" 0
+check '... with the error gone' eventually counts "can't use" 0 status
 down
 
-"$program" bench --schemes nocache --records 1000 --warmup 0 --seconds 0.5 2>"$work/err" | head -1 >/dev/null
-check 'what only prints ends with its reader' equal "${PIPESTATUS[0]}" 141
+# The reader has gone before anything is printed: `| head` may go after the last line was.
+mkfifo "$work/pipe"
+: <"$work/pipe" &
+exec 3>"$work/pipe"
+wait "$!"
+"$program" bench --schemes nocache --records 1000 --warmup 0 --seconds 0.5 >&3 2>"$work/err"
+check 'what only prints ends with its reader' equal "$?" 141
+exec 3>&-
 check '... without a word' equal "$(cat "$work/err")" ''
 "$program" config example >/dev/full 2>"$work/err"
 check '... and fails if it can not print' equal "$?" 1
@@ -186,10 +195,7 @@ check '... with the reason' holds '^error: writing to stdout: No space left' "$w
 : >"$work/out"
 "$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 > >(head -1 >"$work/out") 2> >(true) &
 pid=$!
-for _ in $(seq 300); do
-    [ ! -s "$work/out" ] || break
-    sleep 0.1
-done
+eventually test -s "$work/out"
 resp=$(sed -n 's/^ready resp=\(.*\) metrics=.*/\1/p' "$work/out")
 metrics=$(sed -n 's/^ready resp=.* metrics=\(.*\)/\1/p' "$work/out")
 check 'what serves does not need one' equal "$(redis set no listener)" OK
@@ -235,7 +241,7 @@ program=$unlimited
 crowd() {
     python3 - "${resp%:*}" "${resp##*:}" <<'END'
 import socket, sys
-connect = lambda: socket.create_connection(sys.argv[1:], timeout=10)
+connect = lambda: socket.create_connection(sys.argv[1:], timeout=120)
 first = connect()
 crowd = [connect() for _ in range(800)]
 assert crowd[-1].recv(100) == b"-ERR max number of clients reached\r\n"

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import axe_playwright_python
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
@@ -28,6 +29,23 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 PAGES = ["rack", "heat", "keys", "cache", "nodes", "timeline", "lab", "health"]
 BYTES_MAX = 200_000
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
+# Has the page itself count how often it asks until a key is the first: this test may look late.
+COUNT_LOOKS = """
+    const asks = (it) => it.name.includes("/hot?");
+    const looks = () => performance.getEntriesByType("resource").filter(asks).length;
+    const captions = [...document.querySelectorAll("caption")];
+    const caption = captions.find((it) => it.textContent === "Hottest keys");
+    const rows = caption.parentNode.tBodies[0].rows;
+    const before = looks();
+    const look = () => {
+        if (rows[0]?.cells[1]?.textContent.trim() !== arguments[0]) return;
+        window.looked ??= looks() - before;
+        observer.disconnect();
+    };
+    const observer = new MutationObserver(look);
+    observer.observe(caption.parentNode, { childList: true, subtree: true, characterData: true });
+    look();
+"""
 
 
 class Load:
@@ -35,6 +53,7 @@ class Load:
 
     def __init__(self, address, password=None):
         self.address, self.password, self.planted, self.over = address, password, None, False
+        self.batches = 0
         self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
@@ -47,6 +66,7 @@ class Load:
                 for answer in client.pipeline([self.command(draw) for _ in range(100)]):
                     if isinstance(answer, Failed):
                         time.sleep(0.01)
+                self.batches += 1
             except OSError:
                 client = None
                 time.sleep(0.05)
@@ -113,7 +133,12 @@ class Browser:
             "return [...document.querySelectorAll(arguments[0])].map((it) => it.textContent).join('\\n')", css)
 
     def shows(self, css, holds=lambda _: True):
-        return eventually(lambda: any(holds(found) for found in self.find(css)))
+        def is_there():
+            try:
+                return any(holds(found) for found in self.find(css))
+            except StaleElementReferenceException:
+                return False  # the page was drawn anew meanwhile
+        return eventually(is_there)
 
     def press(self, *keys):
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()
@@ -133,7 +158,7 @@ class Browser:
 
 
 def told(address, path):
-    with urllib.request.urlopen(f"http://{address}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://{address}{path}", timeout=PATIENCE_S) as answer:
         return json.load(answer)
 
 
@@ -142,18 +167,22 @@ def a_planted_key_is_first(browser, load):
     check("keys are listed", eventually(lambda: len(browser.rows("Hottest keys")) > 10))
     first = lambda: (browser.rows("Hottest keys") or [[""] * 2])[0][1]
     check("another key is first", first() != "planted:77", first())
-    looks = "return performance.getEntriesByType('resource').filter((it) => it.name.includes('/hot?')).length"
-    before, began = browser.driver.execute_script(looks), time.monotonic()
+    began, before = time.monotonic(), load.batches
     load.planted = "planted:77"
+    # The batch that was under way may have been without it.
+    check("it is asked for", eventually(lambda: load.batches >= before + 2))
+    browser.driver.execute_script(COUNT_LOOKS, "planted:77")
     check("a planted key becomes the first", eventually(lambda: first() == "planted:77"), browser.rows("Hottest keys")[:3])
-    looked = browser.driver.execute_script(looks) - before
+    looked = browser.driver.execute_script("return window.looked")
     print(f"it is first after {time.monotonic() - began:.1f} s, {looked} looks of the page")
-    check("within three looks, one a second", looked <= 3, looked)
+    check("within three looks, one a second", looked is not None and looked <= 3, looked)
     row = lambda: next((row for row in browser.rows("Hottest keys") if row[1] == "planted:77"), None)
     # Once the window has no time before it.
-    check("its share is about half", eventually(lambda: (key := row()) and 35 < float(key[6].split()[0]) < 65), row())
-    key = row()
-    check("it is in the switch before long", eventually(lambda: browser.rows("Hottest keys")[0][-1] == "switch"))
+    half = lambda: (key := row()) and 35 < float(key[6].split()[0]) < 65 and key
+    key = eventually(half)
+    check("its share is about half", key, row())
+    is_cached = lambda: (rows := browser.rows("Hottest keys")) and rows[0][-1] == "switch"
+    check("it is in the switch before long", eventually(is_cached))
     browser.go("heat")
     hottest = lambda: (browser.rows("Hottest ranges") or [[""]])[0]
     check("its range is the hottest of the heat", eventually(lambda: hottest()[0] == key[9]), (hottest(), key))
@@ -164,7 +193,8 @@ def all_parts_are_shown(browser):
     nodes = lambda: browser.rows("Nodes")
     is_number = lambda text: text.replace(".", "").replace("k", "").isdigit()
     check("the nodes' own figures are there", eventually(lambda: len(nodes()) == 2 and all(is_number(row[2]) for row in nodes())), nodes())
-    label = lambda: browser.driver.execute_script("return document.querySelector('svg.rack')?.getAttribute('aria-label')")
+    label = lambda: browser.driver.execute_script(
+        "return document.querySelector('svg.rack')?.getAttribute('aria-label') ?? ''")
     check("the switch's, too", eventually(lambda: "answered by the cache" in label() and "–" not in label()), label())
     without = lambda: browser.text("p.say")
     check("the load without the cache is said", eventually(lambda: "Without the cache node" in without()), without())
@@ -187,8 +217,10 @@ def keys_alone_suffice(browser):
 
     def tab_to(what, is_there):
         for _ in range(60):
-            if is_there(browser.focused()):
-                return
+            # What has the focus may be drawn anew while it is looked at.
+            with contextlib.suppress(StaleElementReferenceException):
+                if is_there(browser.focused()):
+                    return
             browser.press(Keys.TAB)
         check(f"Tab reaches {what}", False)
 
@@ -218,9 +250,14 @@ def bars_equal_the_status(browser, rack):
     epoch = told(rack.metrics, "/status")["epoch"]
     killed = serving(rack)
     rack.kill(killed)
-    is_over = lambda: (status := told(rack.metrics, "/status"))["epoch"] > epoch and (status["recovery"] or {}).get("complete")
-    check("the other switch takes over", eventually(is_over))
-    recovery = told(rack.metrics, "/status")["recovery"]
+
+    def over():
+        status = told(rack.metrics, "/status")
+        recovery = status["recovery"]
+        return status["epoch"] > epoch and recovery and recovery["complete"] and recovery
+
+    recovery = eventually(over)
+    check("the other switch takes over", recovery)
     steps = lambda: browser.driver.execute_script(
         "const bars = document.querySelectorAll('dl[data-epoch=\"' + arguments[0] + '\"] [data-step]');"
         "return [...bars].map((bar) => [bar.dataset.step, Number(bar.dataset.seconds), bar.getBoundingClientRect().width])",
@@ -269,9 +306,11 @@ def a_trace_is_played(browser, directory):
     browser.find("input[type=file]")[0].send_keys(file)
     check("the trace is shown", eventually(lambda: "seed 4711, farreach, ablation no-floors" in browser.text()), browser.text())
     rows = lambda: browser.rows("Events around the chosen one")
-    check("its events are there, but for control messages", [row[1] for row in rows()] == ["", "client1", "switch0", ""], rows())
+    are_there = lambda: [row[1] for row in rows()] == ["", "client1", "switch0", ""]
+    check("its events are there, but for control messages", eventually(are_there), rows())
     check("what was lost is said to be", rows()[2][4] == "lost", rows())
-    check("the violation is chosen", "VIOLATION" in browser.text("tr.chosen"), browser.text("tr.chosen"))
+    is_chosen = lambda: "VIOLATION" in browser.text("tr.chosen")
+    check("the violation is chosen", eventually(is_chosen), browser.text("tr.chosen"))
     browser.find("button[aria-label='event before']")[0].click()
     check("one can step back", eventually(lambda: "seq 17" in browser.text("tr.chosen")), browser.text("tr.chosen"))
     browser.read_logs()
@@ -361,7 +400,8 @@ def little_is_loaded(browser):
 def test():
     with temporary() as directory:
         more = '[console]\naccess = "control"\n'
-        rack = Rack(directory, more, gateway='password = "hunter2"\n')
+        # No switch is taken for dead since a busy machine lets it wait.
+        rack = Rack(directory, more, gateway='password = "hunter2"\n', switch_timeout_ms=1500)
         load = Load(rack.resp, "hunter2")
         browser = Browser(f"http://{rack.metrics}")
         try:

@@ -4,17 +4,16 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import tempfile
-import time
 import tomllib
 import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
 
-from checks import PATIENCE_S, PROGRAM, check, finish
+from checks import PROGRAM, check, eventually, finish
+from rack import free_addresses
 
 DASHBOARD = Path("contrib/grafana/switchback.json")
 RULES = Path("contrib/prometheus/switchback.rules.yml")
@@ -102,13 +101,12 @@ class Prometheus:
     """A Prometheus that scrapes these addresses each second."""
 
     def __init__(self, directory, addresses):
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.address = "127.0.0.1:%d" % free.getsockname()[1]
+        (self.address,) = free_addresses(1)
         file = Path(directory, "prometheus.yml")
         job = {"job_name": "switchback", "static_configs": [{"targets": addresses}]}
         # JSON is YAML.
         file.write_text(json.dumps({
-            "global": {"scrape_interval": "1s"},
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
             "rule_files": [str(RULES.resolve())],
             "scrape_configs": [job],
         }))
@@ -137,6 +135,19 @@ class Prometheus:
     def query(self, expression):
         return self.ask("query", query=expression)
 
+    def finds(self, expression):
+        """What a query finds before long: a part that was just started has no rates yet."""
+        return eventually(lambda: self.query(expression)["result"])
+
+    def rules(self):
+        """Alerts' rules, once each was evaluated."""
+        def evaluated():
+            groups = self.ask("rules").get("groups")
+            rules = groups[0]["rules"] if groups else []
+            return all(rule["health"] != "unknown" for rule in rules) and rules
+
+        return eventually(evaluated)
+
     def has_scraped(self, targets, times):
         """Whether it has scraped this many targets this often."""
         found = self.query(f"count(count_over_time(up[1m]) >= {times})")["result"]
@@ -160,19 +171,21 @@ def check_queries(board, directory):
     try:
         demo.redis("set", "greeting", "hello")
         demo.redis("lpush", "not", "supported")
-        end = time.monotonic() + PATIENCE_S
-        while not prometheus.has_scraped(len(addresses), 6) and time.monotonic() < end:
+
+        def is_scraped():
             demo.redis("get", "greeting")
-            time.sleep(0.2)
-        check("all parts are scraped", prometheus.has_scraped(len(addresses), 6))
+            return prometheus.has_scraped(len(addresses), 6)
+
+        check("all parts are scraped", eventually(is_scraped))
         for title, expression in queries(board):
-            answer = prometheus.query(filled(expression))
-            check(f"{title}: {expression}", bool(answer["result"]), answer)
+            found = prometheus.finds(filled(expression))
+            check(f"{title}: {expression}", bool(found), prometheus.query(filled(expression)))
         for name, metric, label in variables(board):
-            answer = prometheus.query(f"count by ({label}) ({filled(metric)})")
-            check(f"there are values of {name}", bool(answer["result"]), answer)
-        rules = prometheus.ask("rules")["groups"][0]["rules"]
-        unhealthy = [rule["name"] for rule in rules if rule.get("lastError")]
+            found = prometheus.finds(f"count by ({label}) ({filled(metric)})")
+            check(f"there are values of {name}", bool(found), found)
+        rules = prometheus.rules()
+        check("each alert's rule is evaluated", bool(rules), prometheus.ask("rules"))
+        unhealthy = [rule["name"] for rule in rules or [] if rule.get("lastError")]
         check("no alert's rule fails on a real rack", not unhealthy, unhealthy)
     finally:
         prometheus.stop()

@@ -55,16 +55,24 @@ class Terminal:
         )
 
     def read(self):
+        """Reads a piece of what it shows; whether there was any."""
         readable, _, _ = select.select([self.master], [], [], 0.1)
         if readable:
             self.shown += os.read(self.master, 65536).decode(errors="replace")
+        return bool(readable)
+
+    def read_all(self):
+        while self.read():
+            pass
 
     def shows(self, pattern):
         """Waits until this is shown."""
         end = time.monotonic() + PATIENCE_S
         while not re.search(pattern, self.shown):
-            if time.monotonic() > end or self.process.poll() is not None:
-                self.read()
+            if time.monotonic() > end:
+                return False
+            if self.process.poll() is not None:
+                self.read_all()
                 return re.search(pattern, self.shown) is not None
             self.read()
         return True
@@ -77,7 +85,8 @@ class Terminal:
         end = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < end:
             self.read()
-        self.read()
+        if self.process.poll() is not None:
+            self.read_all()
         return self.process.poll()
 
     def restored(self):
@@ -107,14 +116,18 @@ def without_a_terminal(data):
 def on_a_terminal(data):
     demo = Terminal(data)
     check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +stands by"), demo.shown)
-    redis = re.search(r"redis-cli -h (\S+) -p (\d+)", demo.shown)
+    # A piece that was read may end anywhere, also within these.
+    check("it names the gateway", demo.shows(r"redis-cli -h \S+ -p \d+\D"), demo.shown)
+    check("and where ctl asks", demo.shows(r"ctl status --metrics [\d.:]+[^\d.:]"), demo.shown)
+    redis = re.search(r"redis-cli -h (\S+) -p (\d+)\D", demo.shown)
     asked = subprocess.run(
         ["redis-cli", "-h", redis[1], "-p", redis[2], "set", "greeting", "hello"], capture_output=True, text=True
     )
     check("the gateway that it names answers", asked.stdout == "OK\n", asked)
-    metrics = re.search(r"ctl status --metrics (\S+)", demo.shown)[1]
-    asked = subprocess.run([PROGRAM, "ctl", "status", "--metrics", metrics], capture_output=True, text=True)
-    check("so does ctl", "serving" in asked.stdout, asked)
+    metrics = re.search(r"ctl status --metrics ([\d.:]+)[^\d.:]", demo.shown)[1]
+    command = [PROGRAM, "ctl", "status", "--metrics", metrics]
+    ask = lambda: subprocess.run(command, capture_output=True, text=True).stdout
+    check("so does ctl", eventually(lambda: "serving" in ask()), ask())
     demo.press(b"k")
     check("k kills the switch that serves", demo.shows(r"kill -9 of switch \d"), demo.shown)
     check("another takes over", demo.shows(r"switch \d took over, all is served again after"), demo.shown)

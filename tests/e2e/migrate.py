@@ -7,9 +7,10 @@ import subprocess
 import tempfile
 import threading
 import time
+from pathlib import Path
 
 from checks import PROGRAM, check, eventually, finish
-from rack import Client, Process, free_addresses
+from rack import Client, Failed, Process, free_addresses
 
 KEYS = 30_000
 random.seed(1)
@@ -30,8 +31,8 @@ class Redis:
     def answers(address):
         try:
             return Client(address).run("PING") == "PONG"
-        except OSError:
-            return False
+        except (OSError, Failed):
+            return False  # it doesn't listen yet, or it still loads its file
 
     def end(self):
         self.process.kill()
@@ -39,8 +40,8 @@ class Redis:
 
 
 def content(address):
-    """Every string with its time to live in seconds, or None."""
-    client, cursor, keys = Client(address, timeout_s=60), b"0", set()
+    """Every string with the time at which it expires, in ms of this test's clock, or None."""
+    client, cursor, keys = Client(address), b"0", set()
     while True:
         cursor, found = client.run("SCAN", cursor, "COUNT", 1000)
         keys.update(found)
@@ -49,13 +50,14 @@ def content(address):
     keys = sorted(keys)
     values = client.pipeline([(b"GET", key) for key in keys])
     values = list(values)
-    ttls = list(client.pipeline([(b"PTTL", key) for key in keys]))
-    return {key: (value, None if ttl == -1 else ttl) for key, value, ttl in zip(keys, values, ttls)
+    ends = [None if ttl == -1 else ttl + 1000 * time.monotonic()
+            for ttl in client.pipeline([(b"PTTL", key) for key in keys])]
+    return {key: (value, end) for key, value, end in zip(keys, values, ends)
             if isinstance(value, bytes)}
 
 
 def differences(one, other):
-    """Keys that differ: in value, or by more than half a minute in their time to live."""
+    """Keys that differ: in value, or by more than half a minute in when they expire."""
     def close(a, b):
         return a is None and b is None or a is not None and b is not None and abs(a - b) < 30_000
 
@@ -65,7 +67,7 @@ def differences(one, other):
 
 
 def fill(address):
-    client = Client(address, timeout_s=60)
+    client = Client(address)
     commands = []
     for at in range(KEYS):
         key = b"key:%d" % at if at % 100 else b"\x00\xff\r\n%d" % at
@@ -83,15 +85,22 @@ def run(directory, *arguments):
     return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True, timeout=300)
 
 
-def kill_midway(directory, state, *arguments):
-    """Runs a command, and kills it once it has written how far it is."""
-    process = subprocess.Popen([PROGRAM, *arguments], cwd=directory,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not os.path.exists(os.path.join(directory, state)):
-        time.sleep(0.001)
-    process.kill()
-    process.wait()
-    return os.path.exists(os.path.join(directory, state))
+def kill_midway(directory, state, undo, *arguments):
+    """Runs a command, and kills it once it has written how far it is. One that ended before it was
+    killed is undone by `undo`, and run once more.
+    """
+    state = os.path.join(directory, state)
+    for _ in range(10):
+        process = subprocess.Popen([PROGRAM, *arguments], cwd=directory,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not os.path.exists(state):
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        if os.path.exists(state):
+            return True
+        undo()
+    return False
 
 
 class Writers(threading.Thread):
@@ -131,7 +140,8 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     before = content(source)
 
     urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
-    killed = kill_midway(directory, "switchback-import.json", "import", *urls, "--batch", "50")
+    killed = kill_midway(directory, "switchback-import.json", lambda: Client(resp).run("FLUSHALL"),
+                         "import", *urls, "--batch", "50")
     check("an import is killed in the midst", killed)
     partly = len(content(resp))
     check("it has copied some", 0 < partly < len(before), partly)
@@ -150,24 +160,27 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     ours, theirs = Client(resp), Client(source)
     # The writers take keys away as well, and the rack has no lists.
     check("all is copied", eventually(lambda: ours.run("DBSIZE") >= 0.9 * (theirs.run("DBSIZE") - 50)))
-    time.sleep(2)
+    copied = writers.count
+    write_on = lambda: writers.count > copied + 1000
+    check("there are writes after that", eventually(write_on), writers.count)
     writers.stopping.set()
     writers.join()
     follow.send_signal(signal.SIGINT)
     out, err = follow.communicate(timeout=120)
     check("it ends", follow.returncode == 0, out + err)
-    check(f"there were writes ({writers.count})", writers.count > 1000)
     differ = differences(content(source), content(resp))
     check("after all changes both are the same", not differ, differ[:5])
     setting = Client(source).run("CONFIG", "GET", "notify-keyspace-events")
     check("the source's setting is what it was", setting[1] == b"", setting)
 
-    killed = kill_midway(directory, "dump.rdb.state", "export", "--from", f"redis://{resp}", "--to", "dump.rdb", "--batch", "50")
+    export = ["export", "--from", f"redis://{resp}", "--to", "dump.rdb"]
+    undo = lambda: Path(directory, "dump.rdb").unlink(missing_ok=True)
+    killed = kill_midway(directory, "dump.rdb.state", undo, *export, "--batch", "50")
     check("an export is killed in the midst", killed)
-    done = run(directory, "export", "--from", f"redis://{resp}", "--to", "dump.rdb")
+    done = run(directory, *export)
     check("it goes on as well", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
     check("what is unfinished is gone", sorted(name for name in os.listdir(directory) if "dump" in name) == ["dump.rdb"])
-    again = run(directory, "export", "--from", f"redis://{resp}", "--to", "dump.rdb")
+    again = run(directory, *export)
     check("a file isn't overwritten", again.returncode == 1 and "is there already" in again.stderr, again.stderr)
     other = Redis(directory, target, "--dbfilename", "dump.rdb")
     differ = differences(content(resp), content(target))

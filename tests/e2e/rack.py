@@ -12,8 +12,9 @@ import tempfile
 import threading
 import time
 
+from checks import PATIENCE_S, eventually
+
 SWITCHBACK = os.environ.get("SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
-START_LIMIT_S = 120
 
 
 class Failed(Exception):
@@ -23,7 +24,7 @@ class Failed(Exception):
 class Client:
     """One connection, one command at a time."""
 
-    def __init__(self, address, timeout_s=15):
+    def __init__(self, address, timeout_s=PATIENCE_S):
         host, port = address.rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), timeout=timeout_s)
         self.file = self.socket.makefile("rb")
@@ -32,6 +33,17 @@ class Client:
         parts = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
         self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
         return self.answer()
+
+    def insist(self, *arguments):
+        """Runs a command that may run again: a busy machine may let it wait for too long."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.run(*arguments)
+            except Failed:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def pipeline(self, commands):
         """Runs many commands; an answer that is an error comes back as one."""
@@ -99,7 +111,7 @@ class Process:
         self.ready = None
 
     def wait_ready(self):
-        timer = threading.Timer(START_LIMIT_S, self.process.kill)
+        timer = threading.Timer(PATIENCE_S, self.process.kill)
         timer.start()
         self.ready = self.process.stdout.readline().strip()
         timer.cancel()
@@ -111,7 +123,7 @@ class Process:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, limit_s=60):
+    def stop(self, limit_s=PATIENCE_S):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=limit_s)
 
@@ -122,7 +134,7 @@ class Rack:
     Each tells what it knows over HTTP. `more` is the end of rack.toml, `gateway` that of its [gateway].
     """
 
-    def __init__(self, directory, more="", gateway=""):
+    def __init__(self, directory, more="", gateway="", switch_timeout_ms=400):
         self.directory = directory
         self.config = os.path.join(directory, "rack.toml")
         self.resp, self.metrics, controller, switch, standby, node, other, *told = free_addresses(12)
@@ -130,7 +142,7 @@ class Rack:
             file.write(f"""
 [rack]
 metrics = "{self.metrics}"
-switch_timeout_ms = 400
+switch_timeout_ms = {switch_timeout_ms}
 snapshot_period_ms = 1000
 [cache]
 records = 16384
@@ -219,12 +231,17 @@ class Writers:
                 time.sleep(0.02)
             self.longest_s = max(self.longest_s, time.monotonic() - began)
 
+    def go_on(self, count=100):
+        """Whether this many more are written before long."""
+        before = self.count
+        return eventually(lambda: self.count >= before + count)
+
     def stop(self):
         self.stopping.set()
         for thread in self.threads:
             thread.join()
 
-    def check(self, address, limit_s=30):
+    def check(self, address, limit_s=PATIENCE_S):
         """Every key has what was acknowledged last, or a later try."""
         client, until = Client(address), time.monotonic() + limit_s
         for key, version in sorted(self.acknowledged.items()):
@@ -237,6 +254,7 @@ class Writers:
                     if time.monotonic() > until:
                         self.failures.append(f"{key}: {error}")
                         break
+                    time.sleep(0.05)
             found = int(got.split(b":")[0]) if got else None
             if found is None or not version <= found <= self.tried[key]:
                 self.failures.append(f"{key}: acknowledged {version}, tried {self.tried[key]}, found {found}")

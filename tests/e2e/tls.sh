@@ -10,21 +10,15 @@ needs redis-cli openssl
 
 work=$(mktemp -d)
 pid=
+loads=()
 cleanup() {
-    [ -z "$pid" ] || kill -9 "$pid" 2>/dev/null
+    for process in $pid ${loads[@]+"${loads[@]}"}; do kill -9 "$process" 2>/dev/null; done
     rm -rf "$work"
 }
 trap cleanup EXIT
 
 holds() { grep -q -- "$1" "$2" || { echo "  '$1' is not in:"; sed 's/^/  | /' "$2"; return 1; }; }
 equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
-eventually() { # a command that must succeed before long
-    for _ in $(seq 600); do
-        "$@" >/dev/null 2>&1 && return
-        sleep 0.1
-    done
-    "$@"
-}
 
 # A CA, and a certificate that it issues.
 authority() {
@@ -83,11 +77,22 @@ check 'plain text at the TLS port gets nothing' eval '! timeout 10 redis-cli -p 
 refused() { curl -s "http://$metrics/metrics" | grep '^switchback_gateway_errors_total{kind="tls"} [3-9]'; }
 check 'each is counted' eventually refused
 
-# Renewed under load: not one of the connections is dropped.
-redis-benchmark -p "$tls" --tls --cacert "$work/ca.crt" --cert "$work/client.crt" --key "$work/client.key" \
-    -t set,get -n 400000 -c 20 -P 16 -d 128 -q >"$work/load" 2>&1 &
-load=$!
-sleep 0.5
+# Renewed under load: not one of the connections is dropped. The load has no end of its own, since
+# a busy machine may take any time to renew; redis-benchmark ends at the first error.
+for commands in set get; do
+    redis-benchmark -p "$tls" --tls --cacert "$work/ca.crt" \
+        --cert "$work/client.crt" --key "$work/client.key" \
+        -t "$commands" -n 1000000000 -c 10 -P 16 -d 128 -q >"$work/load-$commands" 2>&1 &
+    loads+=("$!")
+done
+received() {
+    curl -s "http://$metrics/metrics" |
+        awk '/^switchback_gateway_received_bytes_total/ { sum += $2 } END { printf "%.0f", sum }'
+}
+# Whether the gateway has got a megabyte more than these bytes.
+goes_on() { [ "$(received)" -gt $(($1 + 1000000)) ]; }
+run() { for process in "$@"; do kill -0 "$process" || return; done; }
+check 'there is load' eventually goes_on "$(received)"
 kill -HUP "$pid"
 check 'a reload is told' eventually grep -q 'certificates read again' "$work/err"
 cp "$work/stranger.crt" "$work/gateway.crt"
@@ -97,11 +102,16 @@ check 'and the old one serves' equal "$(shown ca client get greeting)" hello
 cp "$work/renewed.crt" "$work/gateway.crt"
 cp "$work/renewed.key" "$work/gateway.key"
 kill -HUP "$pid"
-subject() { openssl s_client -connect "127.0.0.1:$tls" </dev/null 2>/dev/null | grep -q 'CN = renewed'; }
+# The gateway refuses this client, so only what it is shown counts, and not its exit code.
+shown_to_all() { openssl s_client -connect "127.0.0.1:$tls" </dev/null 2>/dev/null; }
+subject() { [[ $(shown_to_all) == *'CN = renewed'* ]]; }
 check 'the renewed certificate is shown' eventually subject
-check 'the load was still running' kill -0 "$load"
-wait "$load"
-check 'the load has seen no error' equal "$? $(grep -c 'requests per second' "$work/load") $(grep -ci error "$work/load")" '0 2 0'
+check 'the load goes on' eventually goes_on "$(received)"
+check 'the load was still running' run "${loads[@]}"
+kill "${loads[@]}"
+wait "${loads[@]}" 2>/dev/null
+loads=()
+check 'the load has seen no error' equal "$(cat "$work"/load-* | grep -ci error)" 0
 expires=$(date -d "$(openssl x509 -noout -enddate -in "$work/renewed.crt" | cut -d= -f2)" +%s)
 found=$(curl -s "http://$metrics/metrics" | sed -n 's/^switchback_gateway_certificate_expiry_timestamp_seconds //p')
 check 'its expiry is a metric' equal "$found" "$expires"

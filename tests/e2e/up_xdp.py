@@ -8,7 +8,8 @@ import subprocess
 import time
 import urllib.request
 
-from rack import SWITCHBACK, Client, Failed, Process, Writers, free_addresses, temporary
+from checks import PATIENCE_S
+from rack import SWITCHBACK, Client, Process, Writers, free_addresses, temporary
 
 
 def run(*command):
@@ -18,17 +19,6 @@ def run(*command):
 def redis(rack, *command):
     host, port = rack.resp.rsplit(":", 1)
     return run("redis-cli", "-h", host, "-p", port, *command).strip()
-
-
-def insist(client, *command, limit_s=60):
-    """Runs a command that may run again; a machine that is busy may let it wait for longer than the rack does."""
-    end = time.monotonic() + limit_s
-    while True:
-        try:
-            return client.run(*command)
-        except Failed:
-            if time.monotonic() > end:
-                raise
 
 
 def expect(what, got, wanted):
@@ -77,14 +67,15 @@ class Rack:
         expect("namespaces that are left", namespaces("[0-9]*") & self.namespaces, set())
 
     def samples(self):
-        text = urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=10).read().decode()
+        url = f"http://{self.metrics}/metrics"
+        text = urllib.request.urlopen(url, timeout=PATIENCE_S).read().decode()
         return dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
 
     def count(self, name):
         return float(self.samples()[name])
 
 
-def heat(rack, key, value, limit_s=60):
+def heat(rack, key, value, limit_s=PATIENCE_S):
     """Writes and reads a key until the kernel has answered both a hundred times; the last value is acknowledged."""
     client, last = Client(rack.resp), None
     writes, reads = 'switchback_absorbed_writes_total{switch="0"}', 'switchback_cache_lookups_total{switch="0",verb="read",result="hit"}'
@@ -95,8 +86,8 @@ def heat(rack, key, value, limit_s=60):
             raise SystemExit(f"the kernel absorbs no writes of a hot key in {limit_s} s")
         for _ in range(100):
             count, last = count + 1, f"{value}:{count}".encode()
-            expect("SET", insist(client, "SET", key, last), "OK")
-            expect("GET", insist(client, "GET", key), last)
+            expect("SET", client.insist("SET", key, last), "OK")
+            expect("GET", client.insist("GET", key), last)
     return last
 
 
@@ -115,8 +106,8 @@ def serves(directory, mode):
     for size in [1000, 200_000]:
         value = os.urandom(size)
         for _ in range(60):
-            expect("SET", insist(client, "SET", f"size:{size}", value), "OK")
-            expect("GET", insist(client, "GET", f"size:{size}"), value)
+            expect("SET", client.insist("SET", f"size:{size}", value), "OK")
+            expect("GET", client.insist("GET", f"size:{size}"), value)
     expect("the machine, while it runs", machine(), before)
     expect("SIGTERM", rack.process.stop(), 0)
     expect("the machine, after it ran", machine(), before)
@@ -140,7 +131,8 @@ def survives(directory):
         writers[one].stop()
         count = writers[two].count
         one.start()
-        expect("what was acknowledged before kill -9", insist(Client(one.resp), "GET", "hot"), written[one])
+        found = Client(one.resp).insist("GET", "hot")
+        expect("what was acknowledged before kill -9", found, written[one])
         expect("what was acknowledged under load", writers[one].check(one.resp), [])
         heat(one, "hot", "one again")
         expect("the other goes on meanwhile", writers[two].count > count, True)
@@ -148,7 +140,7 @@ def survives(directory):
         for rack in [one, two]:
             writers[rack].stop()
     expect("what the other acknowledged", writers[two].check(two.resp), [])
-    expect("what the other acknowledged", insist(Client(two.resp), "GET", "hot"), written[two])
+    expect("what the other acknowledged", Client(two.resp).insist("GET", "hot"), written[two])
     for rack in [one, two]:
         expect("SIGTERM", rack.process.stop(), 0)
         rack.ended()

@@ -15,6 +15,7 @@ import tarfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from checks import PATIENCE_S
 from rack import SWITCHBACK, Client, Process, temporary
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -78,14 +79,14 @@ class Copy:
         client = Client(up.wait_ready()["resp"])
         failures = []
         for key, value in expected.items():
-            got = client.run("GET", key)
+            got = client.insist("GET", key)
             if isinstance(value, dict):
                 got = {"bytes": len(got or b""), "sha256": hashlib.sha256(got or b"").hexdigest()}
             elif value is not None:
                 value = value.encode()
             if got != value:
                 failures.append(f"{key}: {got!r} instead of {value!r}")
-        failures += [f"{key} never expires" for key in expiring if client.run("PTTL", key) <= 0]
+        failures += [f"{key} never expires" for key in expiring if client.insist("PTTL", key) <= 0]
         client.close()
         code = stop(up)
         return failures + ([f"exit code {code}"] if code else [])
@@ -107,7 +108,7 @@ class Copy:
     def refusal(self):
         """The message with which a rack doesn't start."""
         done = subprocess.run([SWITCHBACK, "up", "--config", self.path("rack.toml")], capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, timeout=60)
+                              stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
         is_refused = done.returncode == 1 and not done.stdout
         return done.stderr if is_refused else f"exit code {done.returncode}: {done.stdout}{done.stderr}"
 

@@ -20,7 +20,7 @@ uses() {
         "$1" >"$work/rack.toml"
     "$program" up --config "$work/rack.toml" --data "$work/data" >"$work/out" 2>"$work/err" &
     pid=$!
-    for _ in $(seq 600); do grep -q '^ready' "$work/out" && break; sleep 0.1; done
+    eventually grep -q '^ready' "$work/out"
     address=$(sed -n 's/^ready resp=\([^ ]*\) .*/\1/p' "$work/out")
     [ -n "$address" ] || { cat "$work/out" "$work/err"; exit 1; }
     examples/clients/uses/run.sh "${address%:*}" "${address##*:}" >"$work/$1" 2>"$work/$1.err"

@@ -124,7 +124,7 @@ fn admit_and_evict(rig: &Rig, incarnation: u64) -> (u64, u64) {
 fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admission() {
     let rig = Rig::new(&small());
     let stop = AtomicBool::new(false);
-    let (periods, forwarded) = thread::scope(|scope| {
+    let (periods, written, forwarded) = thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let mut forwarded = Vec::new();
             let mut request = 0;
@@ -144,13 +144,17 @@ fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admissio
             forwarded
         });
         let ends = Stop(&stop);
-        let until = Instant::now() + Duration::from_millis(1500);
-        let mut periods = Vec::new();
-        while Instant::now() < until {
-            periods.push(admit_and_evict(&rig, 1 + periods.len() as u64));
+        let begin = Instant::now();
+        let (mut periods, mut written) = (Vec::new(), 0);
+        // For a while, and on a busy machine until there is enough to judge by.
+        let limit = |is_enough| Duration::from_millis(if is_enough { 1500 } else { 60_000 });
+        while begin.elapsed() < limit(periods.len() > 10 && written > 100) {
+            let (adm, end) = admit_and_evict(&rig, 1 + periods.len() as u64);
+            periods.push((adm, end));
+            written += end - adm;
         }
         drop(ends);
-        (periods, writer.join().unwrap())
+        (periods, written, writer.join().unwrap())
     });
     let mut forwarded = forwarded.into_iter().peekable();
     for (adm, end) in &periods {
@@ -163,6 +167,5 @@ fn a_write_in_a_batch_finds_its_record_if_it_takes_its_number_after_the_admissio
             forwarded.peek()
         );
     }
-    let written: u64 = periods.iter().map(|(adm, end)| end - adm).sum();
     assert!(periods.len() > 10 && written > 100, "{} admissions, {written} writes", periods.len());
 }

@@ -16,6 +16,13 @@ use switchback_wire::*;
 
 const KEY: &[u8] = b"a hot key";
 const RUN: Duration = Duration::from_millis(1500);
+/// What takes longer than this hangs: a busy machine may stall everything for seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whether to go on: for a while, and on a busy machine until there is enough to judge by.
+fn goes_on(begin: Instant, is_enough: bool) -> bool {
+    begin.elapsed() < if is_enough { RUN } else { PATIENCE }
+}
 
 fn config() -> Config {
     Config {
@@ -69,6 +76,7 @@ fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
     let datapath = &rig.datapath;
     let stop = AtomicBool::new(false);
     let stop_asked = &|| stop.load(Ordering::Relaxed);
+    let (answers, changes) = (&AtomicU64::new(0), &AtomicU64::new(0));
     let (mut plain, mut conditional): (BTreeSet<u64>, Vec<(u64, u64)>) = Default::default();
     thread::scope(|scope| {
         let ends = Stop(&stop);
@@ -81,6 +89,7 @@ fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
                 let (verdict, packet) = process(datapath, header, &value(request), KEY, 0);
                 if verdict == Verdict::Reply {
                     answered.push(packet.parse().unwrap().header.seq.0);
+                    answers.fetch_add(1, Ordering::Relaxed);
                 }
             }
             answered
@@ -106,11 +115,17 @@ fn nothing_comes_between_a_conditional_write_and_what_it_expected() {
                 let answer = packet.parse().unwrap().header;
                 if verdict == Verdict::Reply && answer.status == Status::Ok {
                     changed.push((guard, answer.seq.0));
+                    changes.fetch_add(1, Ordering::Relaxed);
                 }
             }
             changed
         });
-        thread::sleep(RUN);
+        let begin = Instant::now();
+        let is_enough =
+            || answers.load(Ordering::Relaxed) > 10_000 && changes.load(Ordering::Relaxed) > 100;
+        while goes_on(begin, is_enough()) {
+            thread::sleep(Duration::from_millis(10));
+        }
         drop(ends);
         plain.extend(writer.join().unwrap());
         conditional.extend(changer.join().unwrap());
@@ -134,7 +149,7 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
     rig.admit(KEY, 0, 5, 1);
     let datapath = &rig.datapath;
     let stop = AtomicBool::new(false);
-    let reads = AtomicU64::new(0);
+    let (reads, writes) = (AtomicU64::new(0), AtomicU64::new(0));
     let mut acknowledged: Vec<(u64, u64)> = Vec::new();
     thread::scope(|scope| {
         let ends = Stop(&stop);
@@ -158,7 +173,7 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
         };
         scope.spawn(reader(2));
         let writer = |lane: u32| {
-            let stop = &stop;
+            let (stop, writes) = (&stop, &writes);
             move || {
                 let mut acknowledged = Vec::new();
                 let mut request = 0;
@@ -169,7 +184,8 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
                     let (verdict, packet) = process(datapath, header, &value(n), KEY, lane as u8);
                     match verdict {
                         Verdict::Reply => {
-                            acknowledged.push((packet.parse().unwrap().header.seq.0, n))
+                            acknowledged.push((packet.parse().unwrap().header.seq.0, n));
+                            writes.fetch_add(1, Ordering::Relaxed);
                         }
                         Verdict::Drop(DropReason::Contended) => {}
                         other => panic!("{other:?}"),
@@ -179,7 +195,12 @@ fn values_are_whole_and_sequence_numbers_are_used_once() {
             }
         };
         let writers = [scope.spawn(writer(0)), scope.spawn(writer(1))];
-        thread::sleep(RUN);
+        let begin = Instant::now();
+        let is_enough =
+            || writes.load(Ordering::Relaxed) > 10_000 && reads.load(Ordering::Relaxed) > 1_000;
+        while goes_on(begin, is_enough()) {
+            thread::sleep(Duration::from_millis(10));
+        }
         drop(ends);
         for writer in writers {
             let of_one = writer.join().unwrap();
@@ -293,9 +314,9 @@ fn a_slot_that_changes_its_key_never_answers_for_the_other() {
         };
         scope.spawn(client(0));
         scope.spawn(client(1));
-        let end = Instant::now() + RUN;
+        let begin = Instant::now();
         let mut incarnation = 0;
-        while Instant::now() < end {
+        while goes_on(begin, incarnation > 100 && hits.load(Ordering::Relaxed) > 100) {
             incarnation += 1;
             let key = &keys[(incarnation % 4) as usize];
             rig.admit(key, 0, 7, incarnation);
@@ -353,9 +374,9 @@ fn a_snapshot_is_one_point_in_time() {
         while rounds.load(Ordering::Relaxed) == 0 {
             thread::yield_now();
         }
-        let end = Instant::now() + RUN;
+        let begin = Instant::now();
         let mut generation = 1;
-        while Instant::now() < end {
+        while goes_on(begin, snapshots > 50 && originals_used > 50) {
             generation += 1;
             let (values, used) = snapshot(&rig, KEYS, generation);
             let falls: Vec<_> = values.windows(2).filter(|pair| pair[0] != pair[1]).collect();
@@ -390,7 +411,7 @@ fn snapshot(rig: &Rig, keys: u32, generation: u32) -> (Vec<u64>, usize) {
     rig.control(Header::new(Op::SnapshotEnd), b"-");
     // A writer may still be reporting what it saw before the end.
     let mut report = Packet::new();
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     let mut used = 0;
     while values.iter().any(Option::is_none) || rig.datapath.next_report(&mut report) {
         assert!(Instant::now() < deadline, "an original is missing");
@@ -431,8 +452,8 @@ fn clearing_under_traffic_leaves_nothing_of_the_old_epoch() {
                 }
             }
         });
-        let end = Instant::now() + RUN;
-        while Instant::now() < end {
+        let begin = Instant::now();
+        while goes_on(begin, epoch.load(Ordering::Relaxed) > 20) {
             datapath.clear();
             let record = datapath.peek_record(0, 5).unwrap();
             assert_eq!((record, datapath.peek_lane(1).unwrap()), Default::default());

@@ -231,11 +231,14 @@ fn what_the_rack_leaves_open_is_said() {
 fn without_a_session_commands_wait_and_then_say_why() {
     let rack = FakeRack::default();
     rack.set(|knobs| knobs.no_session = true);
-    let gateway = rack.start(GatewayConfig { wait_max: Duration::from_secs(2), ..quick() });
+    let gateway = rack.start(quick());
     let mut client = Client::connect(&gateway);
     assert_eq!(client.ask("PING"), "+PONG\r\n");
     assert!(client.ask("GET k").starts_with("-ERR no session with the rack's controller for "));
     assert!(client.ask("DBSIZE").starts_with("-ERR no session with the rack's controller for "));
+    // One that waits for as long as it takes until there is a session.
+    let gateway = rack.start(GatewayConfig { wait_max: PATIENCE, ..config() });
+    let mut client = Client::connect(&gateway);
     client.send(&Client::command(&[b"GET", b"k"]));
     std::thread::sleep(Duration::from_millis(50));
     rack.set(|knobs| knobs.no_session = false);
@@ -346,7 +349,11 @@ fn stopping_answers_what_is_under_way() {
     let gateway = rack.start(quick());
     let mut client = Client::connect(&gateway);
     client.send(&Client::command(&[b"SET", b"k", b"v"]));
-    std::thread::sleep(Duration::from_millis(200));
+    let begin = Instant::now();
+    while rack.packets() == 0 {
+        assert!(begin.elapsed() < PATIENCE, "nothing is sent to the rack");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     gateway.stop();
     assert!(client.reply().starts_with(b"-INDETERMINATE "));
     assert_eq!(client.reply(), b"");

@@ -19,6 +19,26 @@ fn spooling(directory: &Path, durability: Durability) -> GatewayConfig {
     GatewayConfig { durability, spool_dir: Some(directory.to_owned()), ..config() }
 }
 
+/// Repeats what needs the spool's lock while it is held: a process that another test is just
+/// starting has a copy of it until it runs its own program.
+fn unlocked<T>(mut open: impl FnMut() -> Result<T, GatewayError>) -> Result<T, GatewayError> {
+    let begin = Instant::now();
+    loop {
+        let opened = open();
+        let is_locked = matches!(opened, Err(GatewayError::Spool(SpoolError::Locked(_))));
+        if !is_locked || begin.elapsed() > PATIENCE {
+            return opened;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A gateway on a spool that an earlier one may have had.
+fn start(rack: &FakeRack, directory: &Path) -> Gateway {
+    let config = || spooling(directory, Durability::EverySecond);
+    unlocked(|| rack.try_start(config(), 1)).unwrap()
+}
+
 /// What a spool in `directory` holds: keys with sequence number and value, in order.
 fn contents(directory: &Path) -> Vec<(Vec<u8>, u64, Vec<u8>)> {
     // The lock goes with the gateway; so what is read is a copy.
@@ -114,14 +134,14 @@ fn a_restart_preserves_again_and_a_durable_snapshot_releases() {
         }
     };
     for round in 1..4 {
-        let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+        let gateway = start(&rack, directory.path());
         let mut client = Client::connect(&gateway);
         client.ask(&format!("SET key{round} v"));
         until("preserved", &|| preserved(&gateway) == round);
         gateway.stop();
         assert_eq!(contents(directory.path()).len() as u64, round);
     }
-    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let gateway = start(&rack, directory.path());
     rack.set(|knobs| knobs.durable_generation = 2);
     Client::connect(&gateway).ask("SET other v");
     until("released", &|| preserved(&gateway) == 0);
@@ -150,7 +170,7 @@ fn a_torn_tail_costs_only_what_was_torn() {
     assert!(counts.is_sorted() && counts[0] == 0 && *counts.last().unwrap() >= 19, "{counts:?}");
     // Torn and used again: what comes later is kept as well.
     fs::write(&segment, &whole[..whole.len() - 5]).unwrap();
-    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let gateway = start(&rack, directory.path());
     Client::connect(&gateway).ask("SET later v");
     gateway.stop();
     assert_eq!(contents(directory.path()).len(), 20);
@@ -254,18 +274,8 @@ fn a_directory_is_one_gateways_and_formats_are_told_apart() {
     assert!(error.to_string().contains("another gateway uses the spool in"), "{error}");
     gateway.stop();
     fs::write(directory.path().join("w0-000000000009.spool"), b"SWSPOOL\x02").unwrap();
-    // A process that another test is just starting has a copy of the lock until it runs its own
-    // program.
-    let until = Instant::now() + Duration::from_secs(30);
-    let error = loop {
-        let error =
-            rack.try_start(spooling(directory.path(), Durability::Always), 1).err().unwrap();
-        if !matches!(error, GatewayError::Spool(SpoolError::Locked(_))) || Instant::now() > until {
-            break error;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    let said = error.to_string();
+    let third = unlocked(|| rack.try_start(spooling(directory.path(), Durability::Always), 1));
+    let said = third.err().unwrap().to_string();
     assert!(said.contains("is of format 2, and this program reads format 1"), "{said}");
     assert!(said.contains("use the version of Switchback that wrote it"), "{said}");
     let error = rack.try_start(
@@ -294,12 +304,12 @@ fn workers_that_are_gone_keep_their_spools_until_those_are_durable_elsewhere() {
             .count()
     };
     assert!(segments(directory.path()).iter().any(|path| path.to_string_lossy().contains("/w3-")));
-    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let gateway = start(&rack, directory.path());
     assert_eq!(Client::connect(&gateway).ask("GET key0"), "$1\r\nv\r\n");
     gateway.stop();
     assert_eq!((of_others(), rack.closed_sessions()), (3, 0), "their records are nowhere else");
     rack.set(|knobs| knobs.durable_generation = 2);
-    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let gateway = start(&rack, directory.path());
     let begin = Instant::now();
     while of_others() > 0 || rack.closed_sessions() < 3 {
         assert!(
@@ -319,11 +329,19 @@ fn a_gateway_without_a_spool_does_not_pass_over_one_that_holds_something() {
     let rack = FakeRack::default();
     let refused = || rack.try_start(spooling(directory.path(), Durability::Memory), 1).err();
     assert!(refused().is_none(), "it was never used");
-    let gateway = rack.start(spooling(directory.path(), Durability::EverySecond));
+    let gateway = start(&rack, directory.path());
     assert!(refused().is_none(), "the gateway that uses it looks after it");
     assert_eq!(Client::connect(&gateway).ask("SET k v"), "+OK\r\n");
     gateway.stop();
-    let error = refused().expect("what it holds may be nowhere else");
+    // As in `unlocked`: while a copy of its lock is held, the gateway seems to use it yet.
+    let begin = Instant::now();
+    let error = loop {
+        match refused() {
+            Some(error) => break error,
+            None => assert!(begin.elapsed() < PATIENCE, "what it holds may be nowhere else"),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
     assert!(matches!(error, GatewayError::Spool(SpoolError::Left(_))), "{error}");
     assert_eq!(contents(directory.path()).len(), 1);
     SpoolDirectory::clear(directory.path()).unwrap();

@@ -45,6 +45,11 @@ impl FakeRack {
         self.0.lock().unwrap().writes
     }
 
+    /// How many packets were sent to it, answered or not.
+    pub fn packets(&self) -> u64 {
+        self.0.lock().unwrap().packets
+    }
+
     pub fn closed_sessions(&self) -> u64 {
         self.0.lock().unwrap().closed_sessions
     }
@@ -153,6 +158,7 @@ impl Uplink for FakeUplink {
 impl FakeUplink {
     fn send_packet(&mut self, packet: &mut Packet) -> Sent {
         let mut records = self.rack.0.lock().unwrap();
+        records.packets += 1;
         let knobs = records.knobs.clone();
         let writes = matches!(packet.parse().unwrap().header.op, Op::Write | Op::Delete);
         if knobs.silent || (knobs.silent_writes && writes) {

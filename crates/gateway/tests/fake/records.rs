@@ -73,6 +73,7 @@ struct Stored {
 pub struct Records {
     pub knobs: Knobs,
     pub writes: u64,
+    pub packets: u64,
     pub closed_sessions: u64,
     records: BTreeMap<(KeyHash, Vec<u8>), Stored>,
     last: u64,
