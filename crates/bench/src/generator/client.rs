@@ -88,6 +88,8 @@ pub(super) struct Shared<'a> {
     pub(super) ready: AtomicU32,
     /// Set when all are.
     pub(super) times: OnceLock<Times>,
+    /// Clients all operations of which have ended.
+    pub(super) drained: AtomicU32,
     /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,
     /// The measured time is to end now.
@@ -112,6 +114,7 @@ impl<'a> Shared<'a> {
             verifier,
             outstanding: AtomicU32::new(plan.outstanding),
             ready: AtomicU32::new(0),
+            drained: AtomicU32::new(0),
             times: OnceLock::new(),
             stop: AtomicBool::new(false),
             enough: AtomicBool::new(false),
@@ -127,6 +130,11 @@ impl<'a> Shared<'a> {
     /// A counter of all clients together.
     pub(super) fn sum(&self, counter: impl Fn(&Tally) -> &AtomicU64) -> u64 {
         self.tallies.iter().map(|tally| counter(tally).load(Ordering::Relaxed)).sum()
+    }
+
+    /// Whether all operations of all clients have ended.
+    fn are_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire) as usize == self.tallies.len()
     }
 
     /// Operations that all clients have ended since they began.
@@ -157,6 +165,8 @@ enum Stage {
     Running,
     /// Waits for outstanding operations.
     Draining,
+    /// Waits for those of other clients: what they still write is to be read, too.
+    Drained,
     /// Reads every record that was written once more.
     Sweeping,
     Done,
@@ -486,6 +496,10 @@ impl<'a> Client<'a> {
                 self.stage = Stage::Draining;
             }
             Stage::Draining if self.in_flight.is_empty() => {
+                self.shared.drained.fetch_add(1, Ordering::AcqRel);
+                self.stage = Stage::Drained;
+            }
+            Stage::Drained if self.shared.are_drained() => {
                 self.begin_sweep();
                 self.stage = if self.sweep.is_some() { Stage::Sweeping } else { Stage::Done };
             }
