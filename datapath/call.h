@@ -104,6 +104,7 @@ enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
     X(scan_reply)                                                                                  \
     X(bounce)                                                                                      \
     X(cache_update)                                                                                \
+    X(probe)                                                                                       \
     X(control)                                                                                     \
     X(read_hits)                                                                                   \
     X(read_misses)                                                                                 \
@@ -135,6 +136,7 @@ enum counter { COUNTERS(COUNTER_NUMBER) COUNTER_COUNT };
 #define FORWARD_TO_TAIL 3u
 #define UP              4u // to the switch before
 #define DOWN            5u // to the switch after
+#define TAKEN           6u // it was for this switch, and ends here
 #define DROPPED         0x100u
 #define drop(reason)    (DROPPED | (u32)DROP_##reason)
 #define is_drop(v)      (((v) & DROPPED) != 0)

@@ -67,6 +67,20 @@ STEP u32 chain_takes(struct packet *packet, struct call *call, bool is_answer)
     return likely(is_taken) ? CONTINUE : drop(NEIGHBOUR);
 }
 
+// A neighbour's probe shows that its packets arrive: short ones, and as long as there are any.
+STEP u32 chain_hear(struct packet *packet, struct call *call)
+{
+    struct registers *registers = registers_of(call);
+    const struct chain_place *place = &registers->place;
+    bool is_before = is_from(call, place->before, &place->before_port);
+    if (!is_before && !is_from(call, place->after, &place->after_port)) {
+        return drop(NEIGHBOUR);
+    }
+    u32 is_full = packet_length(packet, call) == PACKET_BYTES_MAX;
+    (void)fetch_add(&registers->heard[is_before ? 0 : 1][is_full], 1u);
+    return TAKEN;
+}
+
 // Whether a switch of this scheme can have the place: with the neighbours that it has there.
 STEP bool place_is_sound(struct call *call, const struct chain_place *place)
 {

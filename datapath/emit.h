@@ -52,6 +52,9 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         count(call, (u32)COUNTER_COUNT + (verdict & ~DROPPED));
         return verdict;
     }
+    if (is_layered(call) && unlikely(verdict == TAKEN)) {
+        return verdict;
+    }
     call->header.epoch = call->epoch;
     struct wire *wire = packet_view(packet, call);
     if (unlikely(wire == NULL)) {

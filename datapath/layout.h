@@ -95,6 +95,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         PLACE(registers, threshold)          //
         PLACE(registers, offers)             //
         PLACE(registers, place)              //
+        PLACE(registers, heard)              //
     };
     *length = array_length(numbers);
     return numbers;

@@ -107,7 +107,7 @@ int measure_packet(struct xdp_md *frame)
         return XDP_ABORTED;
     }
     u32 verdict = pipeline((struct packet *)(void *)frame, &call);
-    if (is_drop(verdict)) {
+    if (is_drop(verdict) || verdict == TAKEN) {
         return XDP_DROP;
     }
     return settings->sends ? frame_send(frame, &call, verdict) : XDP_PASS;

@@ -400,6 +400,13 @@ u32 switchback_sequence_used(struct switchback *switchback)
     return load_relaxed(&switchback->registers.sequence_used);
 }
 
+void switchback_heard(struct switchback *switchback, u32 heard[4])
+{
+    for (u32 i = 0; i < 4; i++) {
+        heard[i] = load_relaxed(&switchback->registers.heard[i / 2][i % 2]);
+    }
+}
+
 // Waits for a packet that holds the lock: a few microseconds, or until its thread runs again.
 static void lock_for_clear(u32 *lock)
 {

@@ -29,7 +29,8 @@ enum switchback_verdict_kind {
     VERDICT_DROP,
     VERDICT_PASS,
     VERDICT_UP,
-    VERDICT_DOWN
+    VERDICT_DOWN,
+    VERDICT_TAKEN
 };
 
 struct switchback_verdict {
@@ -122,6 +123,8 @@ void switchback_clear(struct switchback *switchback);
 // How much of an epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below half. Any
 // thread.
 u32 switchback_sequence_used(struct switchback *switchback);
+// How many probes have come, ever: short and full ones of the switch before, then of the one after.
+void switchback_heard(struct switchback *switchback, u32 heard[4]);
 
 // The next report's length, or 0; `bytes` is a buffer of PACKET_BYTES_MAX. Any thread.
 u32 switchback_next_report(struct switchback *switchback, u8 *bytes);

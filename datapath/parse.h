@@ -49,6 +49,8 @@ STEP struct operation operation_of(u8 op)
         return (struct operation){1, 1, COUNTER_bounce};
     case OP_CACHE_UPDATE:
         return (struct operation){1, 1, COUNTER_cache_update};
+    case OP_PROBE:
+        return (struct operation){1, 0, COUNTER_probe};
     default:
         return (struct operation){is_control(op), 0, COUNTER_control};
     }
@@ -166,13 +168,17 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (call->injected) {
         return CONTINUE;
     }
-    verdict = chain_takes(packet, call, operation.from_node);
+    bool is_probe = is_layered(call) && call->header.op == OP_PROBE;
+    verdict = is_probe ? CONTINUE : chain_takes(packet, call, operation.from_node);
     if (unlikely(verdict != CONTINUE)) {
         return verdict;
     }
     bool same_epoch = call->header.epoch == call->epoch || !has_feature(call, FEATURE_EPOCH_FENCE);
     if (unlikely(!same_epoch || call->epoch == 0)) {
         return drop(EPOCH);
+    }
+    if (unlikely(is_probe)) {
+        return chain_hear(packet, call);
     }
     if (!operation.from_node) {
         parse_request(call);

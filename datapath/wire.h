@@ -120,6 +120,7 @@ _Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX == P
     X(BOUNCE, 24)                                                                                  \
     X(CACHE_UPDATE, 25)                                                                            \
     X(CACHE_UPDATE_ACK, 26)                                                                        \
+    X(PROBE, 29)                                                                                   \
     X(ADMIT, 64)                                                                                   \
     X(SET_VALID, 65)                                                                               \
     X(EVICT_BEGIN, 66)                                                                             \

@@ -26,7 +26,8 @@ int switchback(struct xdp_md *frame)
         // Nothing has changed. The agent's socket gets it, and there is room in its memory.
         return XDP_PASS;
     }
-    return is_drop(verdict) ? XDP_DROP : frame_send(frame, &call, verdict);
+    bool ends = is_drop(verdict) || verdict == TAKEN;
+    return ends ? XDP_DROP : frame_send(frame, &call, verdict);
 }
 
 SEC("xdp")

@@ -32,7 +32,7 @@ struct worker {
     struct switchback *switchback;
     u64 random;
     u64 packets;
-    u64 verdicts[VERDICT_DOWN + 1];
+    u64 verdicts[VERDICT_TAKEN + 1];
     u32 shard;
     u32 *busy; // threads with traffic
     struct chain_place place;
@@ -118,7 +118,7 @@ static u32 damage(u64 *random, u8 *bytes, u32 length)
 
 static void check(const struct switchback_verdict *verdict)
 {
-    require(verdict->kind <= VERDICT_DOWN);
+    require(verdict->kind <= VERDICT_TAKEN);
     require((verdict->kind == VERDICT_DROP) == (verdict->reason != DROP_NONE));
     require((verdict->kind == VERDICT_FORWARD) == (verdict->count > 0));
     require(verdict->length <= PACKET_BYTES_MAX);

@@ -11,7 +11,7 @@ local CUT_OFF = ", cut off by the capture"
 local OPS = {
     [1] = "READ", [2] = "WRITE", [3] = "DELETE", [4] = "FRAGMENT", [5] = "READ_FRAGMENT", [6] = "SCAN",
     [17] = "READ_REPLY", [18] = "WRITE_REPLY", [20] = "FRAGMENT_REPLY", [21] = "READ_FRAGMENT_REPLY", [22] = "SCAN_REPLY",
-    [24] = "BOUNCE", [25] = "CACHE_UPDATE", [26] = "CACHE_UPDATE_ACK",
+    [24] = "BOUNCE", [25] = "CACHE_UPDATE", [26] = "CACHE_UPDATE_ACK", [29] = "PROBE",
     [64] = "ADMIT", [65] = "SET_VALID", [66] = "EVICT_BEGIN", [67] = "REMOVE", [68] = "LOAD_RECORD", [69] = "LOAD_COUNTERS",
     [70] = "AGE_COUNTERS", [71] = "AGE_SKETCH", [72] = "SNAPSHOT_BEGIN", [73] = "SNAPSHOT_END",
     [74] = "SET_DURABLE_GENERATION", [75] = "SET_EPOCH", [76] = "LOAD_LANE", [79] = "CLEAN", [80] = "ORIGINAL", [81] = "EVICT_ME",

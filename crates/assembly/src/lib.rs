@@ -186,6 +186,7 @@ impl Rack {
             preserve: self.preserve,
             on_loss: self.on_loss,
             witness_wait_us: times.witness_wait_us,
+            link_pause_us: times.link_pause_us,
         };
         Controller::new(config, self.mechanisms, files, seed, now)
     }

@@ -19,6 +19,8 @@ pub struct Times {
     /// How long a recovery waits for a silent switch that has what was told, if clients don't
     /// preserve it.
     pub witness_wait_us: u64,
+    /// For how long a chain goes on without a switch that lives, but to which a link is dead.
+    pub link_pause_us: u64,
     /// Silence after which a switch counts as dead.
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
@@ -61,6 +63,7 @@ impl Default for Times {
             drift_us: controller.drift_us,
             spool_wait_us: controller.spool_wait_us,
             witness_wait_us: controller.witness_wait_us,
+            link_pause_us: controller.link_pause_us,
             switch_timeout_us: controller.switch_timeout_us,
             switch_lost_us: controller.switch_lost_us,
             bypass_us: controller.bypass_us,

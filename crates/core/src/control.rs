@@ -15,7 +15,7 @@ pub use limits::{DOMAIN_BYTES_MAX, Malformed};
 use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
-use switchback_wire::{Address, HashKey, KeyHash, Map, Op, Packet, Partition, Place, Seq};
+use switchback_wire::{Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Seq};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -293,6 +293,14 @@ pub enum SwitchReport {
         chunks: u32,
         /// False if an original is missing: the snapshot must not be used.
         complete: bool,
+    },
+    /// How many probes of its neighbours in the chain have arrived; with each hello, if a packet
+    /// between them can be lost (rule 28).
+    Heard {
+        /// The agent's.
+        epoch: u32,
+        /// Since the switch started.
+        heard: Heard,
     },
 }
 

@@ -153,6 +153,8 @@ mechanisms! {
     declare_after_clients,
     /// Copies in one failure domain count as one (rule 25).
     count_domains,
+    /// A chain goes on without one end of a link that is dead (rule 28).
+    route_around,
     /// The cache is drained before an epoch that recovers nothing begins (rule 27).
     drain_before_change,
     /// Clients end their writes before a planned change (rule 27).

@@ -12,7 +12,7 @@ use switchback_core::switch::{
     Agent, AgentConfig, Counted, DatapathAction, DatapathDone, DatapathReport, LoadedRecord,
 };
 use switchback_core::topology::ChainId;
-use switchback_wire::{Address, KeyHash, Map, Place, Seq};
+use switchback_wire::{Address, Heard, KeyHash, Map, Place, Seq};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1 };
 const NOTHING: Counted = Counted { requests: 0, misses: 0, offers_left: 0 };
@@ -41,6 +41,11 @@ fn loaded(id: u64) -> LoadedRecord {
 /// An agent without a datapath: the test answers its operations.
 struct Alone(Agent);
 
+/// What a heartbeat finds where nothing goes on.
+fn meters(heard: Option<Heard>) -> DatapathDone {
+    DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new(), heard }
+}
+
 impl Alone {
     /// It serves epoch 1 with nothing cached.
     fn configured(config: AgentConfig) -> Alone {
@@ -67,8 +72,8 @@ impl Alone {
     fn new() -> Alone {
         let mut alone = Alone::configured(AgentConfig::default());
         alone.0.handle_timeout(NOW);
-        assert_eq!(alone.asks(), DatapathAction::ReadMeters);
-        alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
+        assert_eq!(alone.asks(), DatapathAction::ReadMeters(Place::sole()));
+        alone.ends(meters(None));
         assert!(matches!(alone.asks(), DatapathAction::SetCounting(_)));
         alone.ends(DatapathDone::Counted(NOTHING));
         assert_eq!(alone.asks(), DatapathAction::TakeReports);
@@ -101,9 +106,21 @@ impl Alone {
 fn an_agent_of_a_switch_that_caches_nothing_counts_nothing() {
     let mut alone = Alone::configured(AgentConfig { records: 0, ..AgentConfig::default() });
     alone.0.handle_timeout(NOW);
-    assert_eq!(alone.asks(), DatapathAction::ReadMeters);
-    alone.ends(DatapathDone::Meters { requests: 0, sequence_used: 0, classes: Vec::new() });
+    assert_eq!(alone.asks(), DatapathAction::ReadMeters(Place::sole()));
+    alone.ends(meters(None));
     assert_eq!(alone.asks(), DatapathAction::TakeReports);
+}
+
+#[test]
+fn an_agent_tells_what_it_hears_of_its_neighbours_after_each_hello() {
+    let mut alone = Alone::configured(AgentConfig { records: 0, ..AgentConfig::default() });
+    alone.0.handle_timeout(NOW);
+    alone.asks();
+    let heard = Heard::from_counts([1, 2, 3, 4]);
+    alone.ends(meters(Some(heard)));
+    let said = alone.says();
+    let [SwitchReport::Hello { .. }, told] = &said[..] else { panic!("{said:?}") };
+    assert_eq!(*told, SwitchReport::Heard { epoch: 1, heard });
 }
 
 /// The least counted goes for the key that was counted most often, the next for the next, until one
@@ -278,10 +295,7 @@ fn what_the_sweep_finds_dirty_is_told_and_cleaned_by_its_number() {
                 DatapathAction::LoadRecords(entries) => break entries,
                 DatapathAction::TakeReports => DatapathDone::Reports(Vec::new()),
                 DatapathAction::SetCounting(_) => DatapathDone::Counted(NOTHING),
-                DatapathAction::ReadMeters => {
-                    let (requests, sequence_used, classes) = (0, 0, Vec::new());
-                    DatapathDone::Meters { requests, sequence_used, classes }
-                }
+                DatapathAction::ReadMeters(_) => meters(None),
                 action => panic!("{action:?}"),
             };
             alone.0.handle_done(now, done);

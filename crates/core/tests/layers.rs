@@ -16,7 +16,7 @@ use switchback_core::controller::{
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::{OfferId, Record};
 use switchback_core::topology::ByChain;
-use switchback_wire::{Address, KeyHash, Map, Place, Scheme, Seq};
+use switchback_wire::{Address, Heard, KeyHash, Map, Place, Scheme, Seq};
 
 const NODE: Address = Address::in_memory(3, 0);
 const CLIENT: u64 = 10;
@@ -214,6 +214,36 @@ impl Rack {
             self.controller.handle_timeout(self.now);
             self.carry_out();
         }
+    }
+
+    /// A switch tells how many probes have arrived: of the switch before and of the one after,
+    /// short and full ones.
+    fn hears(&mut self, switch: u16, counts: [u32; 4]) {
+        let epoch = self.switches[&switch].epoch;
+        let heard = SwitchReport::Heard { epoch, heard: Heard::from_counts(counts) };
+        self.hear(Peer::Switch(switch), Message::FromSwitch(heard));
+    }
+
+    /// Time passes while all of these switches live, of which each hears what `heard` says after
+    /// so many heartbeats.
+    fn pass_hearing(
+        &mut self,
+        us: u64,
+        living: &[(u16, u8)],
+        heard: impl Fn(u16, u32) -> [u32; 4],
+    ) {
+        for beat in 0..(us / 100_000) as u32 {
+            self.pass(100_000, living);
+            for (switch, _) in living {
+                self.hears(*switch, heard(*switch, beat));
+            }
+        }
+    }
+
+    /// Why a switch isn't in a chain.
+    fn refusal(&self, switch: u16) -> Option<String> {
+        let switches = self.controller.status(self.now).switches;
+        switches.into_iter().find(|it| it.index == switch)?.refusal
     }
 
     fn offer(&mut self, key: u8) {
@@ -765,4 +795,128 @@ fn a_switch_that_is_being_taken_out_is_taken_out_by_the_next_controller() {
     rack.node_obeys = true;
     rack.pass(300_000, &[(0, 1), (1, 2)]);
     assert_eq!((rack.members(), drained(&rack)), (vec![0], vec![1]));
+}
+
+const THREE: [(u16, u8); 3] = [(0, 1), (1, 2), (2, 3)];
+
+/// Switches 0 to 2 of three layers, in domains of their own.
+fn three() -> Rack {
+    let mut rack = Rack::with(3, true, |_| ());
+    THREE.iter().for_each(|(switch, layer)| rack.start(*switch, *layer));
+    rack.client_says_hello();
+    assert_eq!(rack.members(), [0, 1, 2]);
+    rack
+}
+
+#[test]
+fn a_chain_whose_switches_hear_each_other_stays_as_it_is() {
+    let mut rack = three();
+    rack.pass_hearing(5_000_000, &THREE, |_, beat| [beat; 4]);
+    assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 1, 2], 1));
+}
+
+#[test]
+fn a_chain_goes_on_without_the_end_of_a_dead_link_that_fewer_others_hear() {
+    for (deaf, side, out) in [(1, 0, 0), (0, 1, 0), (2, 0, 2), (1, 1, 2)] {
+        let mut rack = three();
+        let heard = |switch, beat| {
+            let mut counts = [beat; 4];
+            if switch == deaf {
+                counts[2 * side..2 * side + 2].fill(0);
+            }
+            counts
+        };
+        rack.pass_hearing(1_000_000, &THREE, heard);
+        let others: Vec<_> = (0..3).filter(|switch| *switch != out).collect();
+        assert_eq!(rack.members(), others, "switch {deaf}, side {side}");
+        let reason = rack.refusal(out).unwrap();
+        let (from, to) = if side == 0 { (deaf - 1, deaf) } else { (deaf + 1, deaf) };
+        let what = format!("nothing gets from switch {from} to switch {to}: it is tried again in");
+        assert!(reason.contains(&what), "{reason}");
+    }
+}
+
+#[test]
+fn a_keeper_goes_if_both_ends_of_a_dead_link_are_heard_by_nobody_else() {
+    let mut rack = Rack::apart(3, |_| ());
+    let living = [(0, 1), (1, 2)];
+    rack.pass_hearing(
+        1_000_000,
+        &living,
+        |switch, beat| if switch == 1 { [0; 4] } else { [beat; 4] },
+    );
+    assert_eq!(rack.members(), [1]);
+    assert!(rack.moves.iter().all(|gathers| !gathers), "the owner has what was told");
+    assert!(rack.chain().preserved, "one switch is one copy: clients preserve from now on");
+}
+
+#[test]
+fn a_link_that_loses_long_packets_only_is_named_so() {
+    let mut rack = Rack::apart(0, |_| ());
+    let living = [(0, 1), (1, 2)];
+    rack.pass_hearing(1_000_000, &living, |_, beat| [beat, 0, beat, 0]);
+    assert_eq!(rack.members(), [1]);
+    let reason = rack.refusal(0).unwrap();
+    assert!(
+        reason.contains("no packet of 1440 bytes (but short ones: an MTU is too small) gets"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_spare_takes_the_place_of_a_switch_to_which_a_link_is_dead() {
+    let mut rack = Rack::apart(0, |_| ());
+    rack.start(2, 1);
+    let living = [(0, 1), (1, 2), (2, 1)];
+    // The spare's link is good.
+    rack.pass_hearing(
+        2_000_000,
+        &living,
+        |switch, beat| if switch == 0 { [0; 4] } else { [beat; 4] },
+    );
+    assert_eq!(rack.members(), [2, 1]);
+    assert!(!rack.chain().preserved);
+}
+
+#[test]
+fn a_switch_that_was_left_out_is_tried_again_after_pauses_that_double() {
+    let mut rack = Rack::apart(0, |config| config.link_pause_us = 2_000_000);
+    let living = [(0, 1), (1, 2)];
+    let mut pauses = Vec::new();
+    let (mut since, mut is_out) = (rack.now.monotonic_us, false);
+    for _ in 0..200 {
+        rack.pass_hearing(100_000, &living, |_, _| [0; 4]);
+        if is_out != (rack.members() == [1]) {
+            is_out = !is_out;
+            if !is_out {
+                pauses.push((rack.now.monotonic_us - since) / 1_000_000);
+            }
+            since = rack.now.monotonic_us;
+        }
+    }
+    assert_eq!(pauses, [2, 4, 8]);
+}
+
+#[test]
+fn an_operator_has_a_switch_tried_again_at_once() {
+    let mut rack = Rack::apart(0, |_| ());
+    let living = [(0, 1), (1, 2)];
+    rack.pass_hearing(1_000_000, &living, |_, _| [0; 4]);
+    assert_eq!(rack.members(), [1]);
+    rack.controller.add_switch(rack.now, 0).unwrap();
+    rack.pass(1_000_000, &living);
+    assert_eq!((rack.members(), rack.refusal(0)), (vec![0, 1], None));
+}
+
+#[test]
+fn a_switch_that_was_left_out_is_needed_if_no_other_one_has_what_was_told() {
+    let mut rack = Rack::apart(3, |_| ());
+    rack.node_obeys = false;
+    let living = [(0, 1), (1, 2)];
+    rack.pass_hearing(700_000, &living, |_, _| [0; 4]);
+    assert_eq!(rack.members(), [1], "recovering from the owner");
+    // Which dies before it is recovered.
+    rack.pass(1_000_000, &living[..1]);
+    assert_eq!(rack.members(), [0]);
+    assert_eq!(rack.chain().losses, 0);
 }

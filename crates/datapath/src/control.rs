@@ -1,5 +1,5 @@
 use crate::{Config, Neighbour, TableError, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Packet, Place};
+use switchback_wire::{Address, Heard, KeyHash, Map, Packet, Place};
 
 /// What a switch's agent does to a datapath, wherever it runs: in this process or in the kernel.
 ///
@@ -65,6 +65,10 @@ pub trait Control {
     /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
     /// half.
     fn sequence_used(&self) -> u32;
+
+    /// How many probes its neighbours in the chain have sent that arrived, since the datapath was
+    /// made.
+    fn heard(&self) -> Heard;
 
     /// Why it can't be driven any more, if so: a system call failed that should have changed or
     /// read its state, which is not what the agent knows since. It serves nothing then, and takes

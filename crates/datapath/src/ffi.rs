@@ -181,6 +181,7 @@ unsafe extern "C" {
     ) -> u32;
     fn switchback_clear(handle: *mut Opaque);
     fn switchback_sequence_used(handle: *mut Opaque) -> u32;
+    fn switchback_heard(handle: *mut Opaque, heard: *mut [u32; 4]);
     fn switchback_next_report(handle: *mut Opaque, bytes: *mut u8) -> u32;
     fn switchback_statistics(handle: *mut Opaque, sums: *mut u64);
     fn switchback_statistic(handle: *mut Opaque, index: u32) -> u64;
@@ -321,6 +322,14 @@ impl Handle {
     pub(crate) fn sequence_used(&self) -> u32 {
         // SAFETY: the handle is valid.
         unsafe { switchback_sequence_used(self.0.as_ptr()) }
+    }
+
+    /// Probes of the switch before, short and full, then of the one after.
+    pub(crate) fn heard(&self) -> [u32; 4] {
+        let mut heard = [0; 4];
+        // SAFETY: C writes four numbers during the call.
+        unsafe { switchback_heard(self.0.as_ptr(), &mut heard) }
+        heard
     }
 
     pub(crate) fn statistic(&self, index: usize) -> u64 {

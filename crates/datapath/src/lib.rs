@@ -23,7 +23,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::slice;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use switchback_wire::{Address, KeyHash, Map, Packet, Place, location};
+use switchback_wire::{Address, Heard, KeyHash, Map, Packet, Place, location};
 use thiserror::Error;
 
 /// Shards that count packets separately.
@@ -110,6 +110,8 @@ pub enum Verdict {
     Forward(Replicas),
     /// Send it to this neighbour in the chain, whose address [`Control::neighbour`] says.
     ToSwitch(Neighbour),
+    /// It was for this switch: a neighbour's probe, which has been counted.
+    Taken,
     /// Forget it.
     Drop(DropReason),
     /// It isn't ours.
@@ -257,7 +259,8 @@ impl Datapath {
             2 => Verdict::Drop(DropReason::from_number(verdict.reason)),
             3 => Verdict::Pass,
             4 => Verdict::ToSwitch(Neighbour::Before),
-            _ => Verdict::ToSwitch(Neighbour::After),
+            5 => Verdict::ToSwitch(Neighbour::After),
+            _ => Verdict::Taken,
         }
     }
 
@@ -352,6 +355,10 @@ impl Control for Datapath {
 
     fn sequence_used(&self) -> u32 {
         self.handle.sequence_used()
+    }
+
+    fn heard(&self) -> Heard {
+        Heard::from_counts(self.handle.heard())
     }
 
     fn clear(&self) {

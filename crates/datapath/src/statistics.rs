@@ -165,6 +165,8 @@ statistics! {
     bounce,
     /// NetCache: updates of nodes.
     cache_update,
+    /// Probes of neighbours in the chain.
+    probe,
     /// Control packets.
     control,
     /// Reads that found a valid record.

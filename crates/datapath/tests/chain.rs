@@ -286,7 +286,7 @@ impl Walk {
             Verdict::Reply => packet.parse().unwrap().header.origin,
             Verdict::Forward(_) => NODE,
             Verdict::ToSwitch(neighbour) => self.chain[index].neighbour(neighbour).unwrap(),
-            Verdict::Drop(_) | Verdict::Pass => return Ok(()),
+            Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => return Ok(()),
         };
         self.flights.push(Flight { from: switch(index), to, packet });
         Ok(())

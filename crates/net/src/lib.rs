@@ -27,4 +27,4 @@ pub use refusal::{address_refused, directory_refused};
 pub use session::DrivenSession;
 pub use target::DatapathTarget;
 pub use tcp::{ControlStatistics, Parts, TcpHub, connect};
-pub use udp::{BATCH, UdpLink};
+pub use udp::{BATCH, UdpLink, UdpSender};

@@ -170,7 +170,7 @@ impl MemoryFabric {
                 false
             }
             Verdict::ToSwitch(neighbour) => self.pass_along(from, at, packet, neighbour, by),
-            Verdict::Drop(_) | Verdict::Pass => false,
+            Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => false,
         }
     }
 

@@ -1,23 +1,32 @@
 //! A datapath as an agent's target.
 
+use crate::udp::UdpSender;
 use std::sync::Arc;
 use switchback_core::control::Location;
 use switchback_core::switch::{Counting, Target};
 use switchback_datapath::{Control, NodeAddresses, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Packet, Place};
+use switchback_wire::{Address, Heard, KeyHash, Map, Packet, Place};
 
 /// What an agent drives: a datapath of either kind.
 #[derive(Clone, Debug)]
 pub struct DatapathTarget<D> {
     datapath: Arc<D>,
     nodes: NodeAddresses,
+    /// How packets get to other switches; `None`: by a call.
+    link: Option<Arc<UdpSender>>,
 }
 
 impl<D: Control> DatapathTarget<D> {
     /// Drives `datapath`.
     pub fn new(datapath: Arc<D>) -> DatapathTarget<D> {
         let nodes = NodeAddresses::new(datapath.config().nodes);
-        DatapathTarget { datapath, nodes }
+        DatapathTarget { datapath, nodes, link: None }
+    }
+
+    /// Other switches are reached over a network, from where this one takes packets.
+    #[must_use]
+    pub fn over(self, link: UdpSender) -> DatapathTarget<D> {
+        DatapathTarget { link: Some(Arc::new(link)), ..self }
     }
 
     /// The nodes' addresses, kept up to date.
@@ -89,6 +98,15 @@ impl<D: Control> Target for DatapathTarget<D> {
 
     fn sequence_used(&self) -> u32 {
         self.datapath.sequence_used()
+    }
+
+    fn probe(&mut self, to: Address, packet: &Packet) -> bool {
+        self.link.iter().for_each(|link| link.send(to, packet));
+        self.link.is_some()
+    }
+
+    fn heard(&self) -> Heard {
+        self.datapath.heard()
     }
 
     fn failure(&self) -> Option<&str> {

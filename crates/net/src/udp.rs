@@ -12,7 +12,7 @@ use outgoing::Outgoing;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use switchback_wire::{Address, Packet};
 
@@ -66,6 +66,12 @@ impl UdpLink {
         SocketMeter::of(&self.socket)
     }
 
+    /// Sends single packets from the same address, in any thread.
+    pub fn sender(&self) -> io::Result<UdpSender> {
+        let socket = self.socket.as_fd().try_clone_to_owned()?;
+        Ok(UdpSender(socket.into()))
+    }
+
     /// Packets that the kernel refused to send.
     pub fn dropped(&self) -> u64 {
         self.outgoing.dropped
@@ -91,6 +97,17 @@ impl UdpLink {
     /// Sends what is queued. What the kernel has no room for is lost, as on any network.
     pub fn flush(&mut self) {
         self.outgoing.flush(self.socket.as_raw_fd());
+    }
+}
+
+/// Sends single packets from the address of a [`UdpLink`].
+#[derive(Debug)]
+pub struct UdpSender(std::net::UdpSocket);
+
+impl UdpSender {
+    /// Sends a packet. What the kernel has no room for is lost, as on any network.
+    pub fn send(&self, to: Address, packet: &Packet) {
+        let _lost = self.0.send_to(packet.bytes(), SocketAddr::from(to));
     }
 }
 

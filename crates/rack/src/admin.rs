@@ -332,6 +332,9 @@ pub struct SwitchStatus {
     pub alive: bool,
     /// Its epoch.
     pub epoch: u32,
+    /// Why its chain goes on without it, or it can't take a place that is free, if so.
+    #[serde(default)]
+    pub error: Option<String>,
 }
 
 /// An entry of `GET /nodes`. State, epoch and cached keys are known to the controller, load and

@@ -42,7 +42,7 @@ impl KernelSwitchPart {
         // The port is bound, so that no other process gets what the kernel passes on; this process
         // answers it.
         let link = bind(address, config, "the switch")?;
-        let target = DatapathTarget::new(Arc::clone(&datapath));
+        let target = DatapathTarget::new(Arc::clone(&datapath)).over(link.sender()?);
         let attachment = Attachment::new(&datapath, interface, mode)?;
         tracing::info!(
             interface,

@@ -124,8 +124,8 @@ impl SwitchPart {
         let switch = listed(&config.switches, "switch", index)?;
         let pipeline = blueprint::rack(config).pipeline();
         let datapath = Arc::new(Datapath::new(&pipeline).context("the switch can't be made")?);
-        let target = DatapathTarget::new(Arc::clone(&datapath));
         let link = bind(switch.address, config, "the switch")?;
+        let target = DatapathTarget::new(Arc::clone(&datapath)).over(link.sender()?);
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let mut threads = Threads::default();
         let thread = SwitchThread {

@@ -425,6 +425,7 @@ fn switch_statuses(known: &ControllerStatus, config: &RackConfig) -> Vec<SwitchS
         drained: switch.drained,
         alive: switch.alive,
         epoch: switch.epoch,
+        error: switch.refusal.clone().filter(|_| switch.alive),
     };
     known.switches.iter().map(status).collect()
 }

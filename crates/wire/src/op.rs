@@ -52,6 +52,8 @@ numbered! {
         CacheUpdate = 25,
         /// Switch to node.
         CacheUpdateAck = 26,
+        /// Switch to neighbour in its chain: its packets arrive.
+        Probe = 29,
         /// Control: a slot becomes a hollow, invalid record.
         Admit = 64,
         /// Control.

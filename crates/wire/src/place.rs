@@ -71,6 +71,36 @@ impl Place {
     }
 }
 
+/// How many probes of its neighbours in the chain a switch has heard, ever (L14): each neighbour
+/// sends a short and a full one at every heartbeat.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Heard {
+    /// Of the switch before.
+    pub before: Probes,
+    /// Of the switch after.
+    pub after: Probes,
+}
+
+/// Probes that arrived from one neighbour. The counts wrap around.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Probes {
+    /// Of a header and a key of one byte.
+    pub short: u32,
+    /// Of [`PACKET_BYTES_MAX`](crate::PACKET_BYTES_MAX) bytes.
+    pub full: u32,
+}
+
+impl Heard {
+    /// From the counts of the datapath: short and full ones of the switch before, then of the one
+    /// after.
+    pub fn from_counts([short_before, full_before, short_after, full_after]: [u32; 4]) -> Heard {
+        Heard {
+            before: Probes { short: short_before, full: full_before },
+            after: Probes { short: short_after, full: full_after },
+        }
+    }
+}
+
 impl Default for Place {
     fn default() -> Place {
         Place::sole()

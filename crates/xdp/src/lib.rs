@@ -44,7 +44,7 @@ use switchback_datapath::{
     Config, Control, DropReason, Neighbour, Replicas, RouteBucket, Routes, STATISTIC_COUNT,
     Statistics, TableError, Verdict,
 };
-use switchback_wire::{Address, KeyHash, Map, PACKET_BYTES_MAX, Packet, Place, location};
+use switchback_wire::{Address, Heard, KeyHash, Map, PACKET_BYTES_MAX, Packet, Place, location};
 use sys::{Calls, Shared};
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -286,6 +286,7 @@ impl XdpDatapath {
             3 => Verdict::Forward(Replicas::of_route(route, true)),
             4 => Verdict::ToSwitch(Neighbour::Before),
             5 => Verdict::ToSwitch(Neighbour::After),
+            6 => Verdict::Taken,
             dropped if dropped & DROPPED != 0 => {
                 Verdict::Drop(DropReason::from_number((dropped & 0xff) as u8))
             }
@@ -462,6 +463,11 @@ impl Control for XdpDatapath {
 
     fn sequence_used(&self) -> u32 {
         self.shared.get_u32(place("registers.sequence_used"))
+    }
+
+    fn heard(&self) -> Heard {
+        let at = |i: usize| self.shared.get_u32(place("registers.heard") + i * size_of::<u32>());
+        Heard::from_counts(std::array::from_fn(at))
     }
 
     fn clear(&self) {

@@ -480,6 +480,12 @@ impl Ablation {
             Mechanisms { count_domains: false, ..ALL },
         )
         .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
+        parts(
+            "no-route-around",
+            "a chain goes on without one end of a link that is dead",
+            Mechanisms { route_around: false, ..ALL },
+        )
+        .of_chains(60).by(&[Check::Progress, Check::Liveness]),
         datapath(
             "clean-without-compare",
             "a record counts as clean if it is the version that its node has stored",

@@ -188,6 +188,7 @@ pub enum FaultKind {
     CutNeighbours,
     CrashDomain,
     CutRecovery,
+    DeadLink,
     DrainSwitch,
 }
 
@@ -199,11 +200,12 @@ impl FaultKind {
     }
 
     /// Those of chains with several layers.
-    pub const IN_LAYERS: [FaultKind; 4] = [
+    pub const IN_LAYERS: [FaultKind; 5] = [
         FaultKind::CrashMembers,
         FaultKind::CutNeighbours,
         FaultKind::CrashDomain,
         FaultKind::CutRecovery,
+        FaultKind::DeadLink,
     ];
 
     /// Those of every rack.
@@ -255,6 +257,7 @@ impl FaultKind {
             FaultKind::CutNeighbours => "cut_neighbours",
             FaultKind::CrashDomain => "crash_domain",
             FaultKind::CutRecovery => "cut_recovery",
+            FaultKind::DeadLink => "dead_link",
             FaultKind::DrainSwitch => "drain_switch",
         }
     }
@@ -612,6 +615,7 @@ fn draw_layers(plan: &mut Plan, random: &mut Random) {
             }
         }
     }
+    plan.times.link_pause_us = random.logarithmic(50_000, 5_000_000);
 }
 
 fn draw_load(random: &mut Random, clients: u16) -> Load {

@@ -535,6 +535,7 @@ fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
             ("state", Left, &|switch| switch.state().to_owned()),
             ("chain", Right, &|switch| switch.chain.map_or("-".into(), |chain| chain.to_string())),
             ("epoch", Right, &|switch| switch.epoch.to_string()),
+            ("error", Left, &|switch| switch.error.as_deref().map_or(String::new(), printable)),
         ],
     );
     table.painted(paint)

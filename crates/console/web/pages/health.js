@@ -11,9 +11,13 @@ const CHECKS = [
   ["serves", ({ status }) => [["serving", "bypassing"].includes(status.phase), `the rack is ${status.phase}`]],
   ["switch", ({ status }) => (status.phase === "bypassing" ? [false, "no switch serves: clients send to the nodes, nothing is cached"] : [true, "a switch serves every chain"])],
   ["standby", ({ status }) => {
-    const standby = status.switches.filter((it) => it.alive && !it.active && !it.drained).length;
+    const standby = status.switches.filter((it) => it.alive && !it.active && !it.drained && !it.error).length;
     if (status.shape === "embedded") return [true, "in one process none is needed: all parts end together"];
     return [standby > 0, standby > 0 ? `${count(standby, "switch", "es")} to take over` : "no switch stands by: the next failure of one stops what it serves"];
+  }],
+  ["links", ({ status }) => {
+    const refused = status.switches.filter((it) => it.error);
+    return [refused.length === 0, refused.map((it) => `switch ${it.index}: ${it.error}`).join("; ") || "no chain goes on without a switch that lives"];
   }],
   ["nodes", ({ status }) => {
     const down = status.nodes.filter((node) => node.alive === false).map((node) => node.index);

@@ -235,7 +235,7 @@ impl SwitchReport {
             SwitchReport::EvictMe { entries, .. } => batch(entries, evicted),
             SwitchReport::Dirty { records, .. } => batch(records, held),
             SwitchReport::SnapshotChunk { records, .. } => batch(records, cached),
-            SwitchReport::SnapshotEnd { .. } => Ok(()),
+            SwitchReport::SnapshotEnd { .. } | SwitchReport::Heard { .. } => Ok(()),
         }
     }
 }

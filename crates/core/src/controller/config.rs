@@ -139,6 +139,9 @@ pub struct ControllerConfig {
     /// How long a recovery waits for a switch that has what was told, if clients don't preserve it
     /// and each that has it is silent.
     pub witness_wait_us: u64,
+    /// For how long a chain goes on without a switch that lives, but that a neighbour doesn't hear
+    /// or that doesn't hear a neighbour; each time for twice as long.
+    pub link_pause_us: u64,
 }
 
 impl Default for ControllerConfig {
@@ -166,6 +169,7 @@ impl Default for ControllerConfig {
             preserve: Preserve::default(),
             on_loss: OnLoss::default(),
             witness_wait_us: 30_000_000,
+            link_pause_us: 60_000_000,
         }
     }
 }

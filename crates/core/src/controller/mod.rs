@@ -240,6 +240,7 @@ impl Controller {
             SwitchReport::Done { epoch, .. }
             | SwitchReport::EvictMe { epoch, .. }
             | SwitchReport::Dirty { epoch, .. }
+            | SwitchReport::Heard { epoch, .. }
             | SwitchReport::SnapshotChunk { epoch, .. }
             | SwitchReport::SnapshotEnd { epoch, .. } => epoch,
         };

@@ -80,8 +80,8 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes a switch back into service: it stands by, or takes the place of its layer if that is
-    /// free.
+    /// Takes a switch back into service, or one that was left out since a link to it was dead: it
+    /// stands by, or takes the place of its layer if that is free.
     ///
     /// # Errors
     /// There is no such switch.
@@ -91,6 +91,7 @@ impl Controller {
             return Err(ServiceRefusal::Unknown(switch));
         }
         self.directory.set_drained(&mut self.outbox, switch, false);
+        self.chains.iter_mut().for_each(|chain| chain.forgive(switch));
         self.go_on(now);
         Ok(())
     }

@@ -270,11 +270,16 @@ impl Controller {
 
     /// Why no chain takes a switch into a place that is free; `None`: one does, or there is no such
     /// place.
-    fn refusal(&self, switch: u16) -> Option<String> {
+    fn refusal(&self, now: Now, switch: u16) -> Option<String> {
         let hello = self.members.switch(switch)?;
         let (layer, layers) = (hello.layer, self.config.layers);
         if self.directory.chain_of_switch(switch).is_some() {
             return None;
+        }
+        if let Some(reason) =
+            self.chains.iter().find_map(|chain| chain.reason_left_out(now, switch))
+        {
+            return Some(reason);
         }
         if layer > layers {
             return Some(format!("it is of layer {layer}, and the rack has layers 1 to {layers}"));
@@ -308,7 +313,7 @@ impl Controller {
                 now,
                 chain_of,
                 |switch| self.directory.is_drained(switch),
-                |switch| self.refusal(switch),
+                |switch| self.refusal(now, switch),
             ),
             chains: self.chain_statuses(),
             control_cost: self.budget.cost(now),

@@ -17,7 +17,7 @@ use crate::storage::Record;
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, Seq};
+use switchback_wire::{Address, Place, Seq};
 
 /// Choices of this many commands are remembered, so that a repeated one is answered as before.
 const CHOICES_KEPT: usize = 1024;
@@ -216,6 +216,8 @@ pub struct Agent {
     address: Address,
     config: AgentConfig,
     epoch: u32,
+    /// In the chain, in this epoch.
+    place: Place,
     entries: Entries,
     /// What was cached in an earlier epoch, until something is admitted in this one.
     frozen: Entries,
@@ -249,6 +251,7 @@ impl Agent {
             boot,
             address,
             epoch: 0,
+            place: Place::sole(),
             entries: Entries::default(),
             frozen: Entries::default(),
             admitted_to: 0,
@@ -387,8 +390,10 @@ impl Agent {
             (Awaited::Evicting { command, entries }, DatapathDone::Records(records)) => {
                 self.evicting(command, &entries, records);
             }
-            (Awaited::Hello, DatapathDone::Meters { requests, sequence_used, classes }) => {
+            (Awaited::Hello, DatapathDone::Meters { requests, sequence_used, classes, heard }) => {
                 self.say_hello(now, requests, sequence_used, classes);
+                let heard = heard.map(|heard| SwitchReport::Heard { epoch: self.epoch, heard });
+                self.reports.extend(heard);
             }
             (Awaited::Counted, DatapathDone::Counted(counted)) => self.counted(now, counted),
             (Awaited::Reports { tells }, DatapathDone::Reports(reports)) => {
@@ -428,7 +433,7 @@ impl Agent {
     fn take_step(&mut self, now: Now, step: Step) {
         match step {
             Step::Hello if self.timers.is_due(AgentTimer::Hello, now) => {
-                self.ask(DatapathAction::ReadMeters, Awaited::Hello);
+                self.ask(DatapathAction::ReadMeters(self.place), Awaited::Hello);
             }
             Step::Hello => {}
             Step::Count if self.timers.is_due(AgentTimer::Count, now) => {
@@ -527,6 +532,7 @@ impl Agent {
         self.snapshot = None;
         self.timers.stop(AgentTimer::Load);
         self.choices.clear();
+        self.place = config.place;
         self.epoch = epoch;
         self.ask(action, Awaited::Configured(command));
     }

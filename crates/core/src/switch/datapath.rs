@@ -5,7 +5,7 @@ use super::learning::{Counted, Counting};
 use super::target::{Inject, LoadedRecord, Target};
 use crate::control::{BATCH_MAX, Entry, Location, SwitchConfig};
 use crate::time::Now;
-use switchback_wire::{Address, Op, Packet, Seq};
+use switchback_wire::{Address, Heard, Op, Packet, Place, Seq};
 
 /// An operation on the datapath, in an epoch.
 #[derive(Clone, PartialEq, Debug)]
@@ -51,8 +51,8 @@ pub enum DatapathAction {
     Age,
     /// Count so from now on, and read what was counted: `Counted`.
     SetCounting(Counting),
-    /// Read what a heartbeat tells: `Meters`.
-    ReadMeters,
+    /// Probe the neighbours of this place, and read what a heartbeat tells: `Meters`.
+    ReadMeters(Place),
     /// Take a batch of reports: `Reports`.
     TakeReports,
 }
@@ -89,6 +89,9 @@ pub enum DatapathDone {
         sequence_used: u32,
         /// Slots of each class: `(value bytes, slots)`.
         classes: Vec<(u32, u32)>,
+        /// How many probes of its neighbours arrived, ever; `None`: it has none, or nothing between
+        /// them can lose a packet.
+        heard: Option<Heard>,
     },
     /// Reports, oldest first; there may be more if these are [`BATCH_MAX`].
     Reports(Vec<DatapathReport>),
@@ -161,13 +164,13 @@ impl DatapathOp {
                 let (requests, misses) = (inject.target.requests(), inject.target.misses());
                 return DatapathDone::Counted(Counted { requests, misses, offers_left });
             }
-            DatapathAction::ReadMeters => {
-                let (requests, sequence_used) =
-                    (inject.target.requests(), inject.target.sequence_used());
+            DatapathAction::ReadMeters(place) => {
+                let heard = inject.probe(&place);
                 return DatapathDone::Meters {
-                    requests,
-                    sequence_used,
+                    requests: inject.target.requests(),
+                    sequence_used: inject.target.sequence_used(),
                     classes: inject.target.classes(),
+                    heard,
                 };
             }
             DatapathAction::TakeReports => return DatapathDone::Reports(take_reports(&mut inject)),

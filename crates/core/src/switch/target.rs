@@ -4,7 +4,8 @@ use super::learning::Counting;
 use crate::control::{Entry, EntryId, KeyedRecord, Location};
 use crate::storage::Record;
 use switchback_wire::{
-    Address, Header, KeyHash, Map, Op, Packet, Place, Seq, Status, record_flags,
+    Address, HEADER_BYTES, Header, Heard, KeyHash, Map, Op, PACKET_BYTES_MAX, Packet, Place, Seq,
+    Status, record_flags,
 };
 
 /// A datapath as its agent sees it.
@@ -50,6 +51,18 @@ pub trait Target {
     /// How much of the epoch's sequence numbers the fullest bucket has used, in 256ths; 0 below
     /// half.
     fn sequence_used(&self) -> u32;
+
+    /// Sends a packet to another switch of the chain, from where this one takes packets. False if
+    /// nothing between them can lose it, so that there is nothing to find out.
+    fn probe(&mut self, to: Address, packet: &Packet) -> bool {
+        let _ = (to, packet);
+        false
+    }
+
+    /// How many probes of its neighbours arrived, ever.
+    fn heard(&self) -> Heard {
+        Heard::default()
+    }
 
     /// Why it can't be driven any more, if so. It serves nothing then; what it says, and what was
     /// done, is void.
@@ -215,5 +228,21 @@ impl Inject<'_> {
 
     fn halve(&mut self, header: Header) {
         self.run(Header { guard: 1, ..header }, &[0]);
+    }
+
+    /// Sends each neighbour a short probe and one as long as a packet can be, which a link with too
+    /// small an MTU loses (L14). How many of theirs arrived; `None` if nothing can be lost.
+    pub(super) fn probe(&mut self, place: &Place) -> Option<Heard> {
+        const FILLING: [u8; PACKET_BYTES_MAX - HEADER_BYTES - 1] =
+            [0; PACKET_BYTES_MAX - HEADER_BYTES - 1];
+        let header = Header { epoch: self.epoch, hop: place.position, ..Header::new(Op::Probe) };
+        let mut can_lose = false;
+        for to in [place.before, place.after].into_iter().flatten() {
+            for value in [&FILLING[..0], &FILLING] {
+                self.packet.fill(header, value, &[0]);
+                can_lose |= self.target.probe(to, self.packet);
+            }
+        }
+        can_lose.then(|| self.target.heard())
     }
 }

@@ -191,6 +191,7 @@ struct State {
     last: u64,
     lane: Lane,
     record: Record,
+    heard: Heard,
 }
 
 /// State and settings that are not compared.
@@ -206,7 +207,8 @@ struct Before {
 fn before_default() -> Before {
     let registers =
         Registers { epoch: 5, generation: 3, durable_generation: 2, ..Registers::default() };
-    let state = State { registers, last: 10, lane: Lane::default(), record: Record::default() };
+    let (lane, record, heard) = (Lane::default(), Record::default(), Heard::default());
+    let state = State { registers, last: 10, lane, record, heard };
     Before { state, has_record: false, found: true, sketch: 0, sampled: false }
 }
 
@@ -261,6 +263,13 @@ fn place(value: &Value) -> Place {
     }
 }
 
+/// `{"before": [1, 0]}`: short and full probes.
+fn heard(value: &Value) -> Heard {
+    let counts = |side: &str, i: usize| value.get(side).map_or(0, |counts| number(&counts[i]));
+    let [before, after] = ["before", "after"].map(|side| [counts(side, 0), counts(side, 1)]);
+    Heard::from_counts([before[0], before[1], after[0], after[1]])
+}
+
 fn apply_state(before: &mut Before, fields: &Value) {
     let Some(fields) = fields.as_object() else { return };
     let state = &mut before.state;
@@ -272,6 +281,7 @@ fn apply_state(before: &mut Before, fields: &Value) {
             "snapshot" => state.registers.snapshot_active = value.as_bool().unwrap(),
             "place" => state.registers.place = place(value),
             "last" => state.last = number(value),
+            "heard" => state.heard = heard(value),
             "sketch" => before.sketch = number(value),
             "sampled" => before.sampled = value.as_bool().unwrap(),
             "lane" => apply_lane(&mut state.lane, value.as_object().unwrap()),
@@ -344,6 +354,7 @@ fn apply_packet(parts: &mut Parts, fields: &Value) {
             "location" => header.location = number(value),
             "origin" => header.origin = address(value),
             "value" => parts.value = bytes(value),
+            "value_bytes" => parts.value = vec![0; number(value)],
             "place" => parts.value = place(value).encode().to_vec(),
             "key" => parts.key = bytes(value),
             "hash" => header.key_hash = hash(value),
@@ -481,6 +492,7 @@ fn run_packet<S: Subject>(
             assert_eq!(datapath.control().neighbour(neighbour), Some(at));
             name.to_owned()
         }
+        Verdict::Taken => "TAKEN".to_owned(),
         Verdict::Drop(reason) => format!("DROP {reason}"),
         Verdict::Pass => "PASS".to_owned(),
     }
@@ -516,7 +528,7 @@ fn run<S: Subject>(vector: &Value, features: Features) {
     let is_raw = ["patch", "cut", "pad"].iter().any(|name| vector["in"].get(name).is_some());
     let verdict = run_packet(&datapath, &mut packet, &vector["in"], before.sampled);
     assert_eq!(verdict, vector["verdict"].as_str().unwrap(), "the verdict");
-    if !verdict.starts_with("DROP") && !is_raw {
+    if !verdict.starts_with("DROP") && verdict != "TAKEN" && !is_raw {
         let (registers, is_layered) = (&before.state.registers, features.has(Features::LAYERS));
         let expected = packet_out(&parts, &vector["out"], &verdict, registers, is_layered);
         assert_eq!(parts_of(&packet), expected, "the packet out");
@@ -528,6 +540,7 @@ fn run<S: Subject>(vector: &Value, features: Features) {
         last: datapath.peek_sequence(&key_hash()),
         lane: datapath.peek_lane(LANE).unwrap(),
         record: datapath.peek_record(0, SLOT).unwrap(),
+        heard: datapath.control().heard(),
     };
     assert_eq!(state, after.state, "the state after");
     check_report(&datapath, vector.get("report").unwrap_or(&Value::Null));

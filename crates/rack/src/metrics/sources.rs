@@ -399,6 +399,10 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
         let drained = f64::from(u8::from(heard.is_some_and(|switch| switch.drained)));
         const DRAINED: &str = "1 for a switch that is out of service, or is being taken out.";
         samples.gauge("switchback_switch_drained", DRAINED, &labels, drained);
+        let is_refused = heard.is_some_and(|switch| switch.alive && switch.refusal.is_some());
+        const REFUSED: &str = "1 for a switch that lives, but that a chain goes on without.";
+        let refused = f64::from(u8::from(is_refused));
+        samples.gauge("switchback_switch_refused", REFUSED, &labels, refused);
     }
     status.chains.iter().for_each(|status| chain(samples, status));
     if let Some(times) = &status.recovery {

@@ -116,7 +116,7 @@ pub enum What {
     },
     /// Something can't be done, or can be done again.
     Error {
-        /// `controller`, or `node` with its number.
+        /// `controller`, or `node` or `switch` with its number.
         part: String,
         /// Why; `None`: it is mended.
         error: Option<String>,
@@ -322,8 +322,13 @@ fn errors(status: &RackStatus) -> BTreeMap<String, String> {
         .nodes
         .iter()
         .filter_map(|node| Some((format!("node {}", node.index), node.error.as_ref()?)));
+    let switches = status
+        .switches
+        .iter()
+        .filter_map(|switch| Some((format!("switch {}", switch.index), switch.error.as_ref()?)));
     let short = |error: &String| error.chars().take(ERROR_CHARS_MAX).collect();
-    controller.into_iter().chain(nodes).map(|(part, error)| (part, short(error))).collect()
+    let all = controller.into_iter().chain(nodes).chain(switches);
+    all.map(|(part, error)| (part, short(error))).collect()
 }
 
 #[cfg(test)]

@@ -89,6 +89,6 @@ fn carry_out(
         Verdict::Forward(replicas) => nodes.each(&replicas, send),
         // It may have got another place since it processed the packet.
         Verdict::ToSwitch(neighbour) => datapath.neighbour(neighbour).into_iter().for_each(send),
-        Verdict::Drop(_) | Verdict::Pass => {}
+        Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => {}
     }
 }

@@ -97,7 +97,7 @@ impl World {
             Verdict::ToSwitch(neighbour) => {
                 running.datapath.neighbour(neighbour).expect("the pipeline names one that it has")
             }
-            Verdict::Drop(_) | Verdict::Pass => {
+            Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => {
                 self.statistics.dropped += 1;
                 self.timeline.done(flight);
                 return;

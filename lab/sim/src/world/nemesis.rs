@@ -21,6 +21,8 @@ enum Lasting {
     /// Whose disk is full, and whether the node is killed and started again once it isn't.
     Full(u16, bool),
     Rotten(u16),
+    /// A direction between two switches that is dead for the rest of the run.
+    Dead(Part, Part),
     /// A switch that is out of service.
     Drained(u16),
 }
@@ -34,6 +36,8 @@ pub(super) struct Nemesis {
     under_way: u32,
     calm_since_us: u64,
     longest_calm_us: u64,
+    /// From whom to whom packets don't get any more.
+    dead_link: Option<(Part, Part)>,
     /// How often each kind struck.
     pub(super) counts: BTreeMap<FaultKind, u64>,
 }
@@ -47,6 +51,7 @@ impl Nemesis {
             under_way: 0,
             calm_since_us: 0,
             longest_calm_us: 0,
+            dead_link: None,
             counts: BTreeMap::new(),
         }
     }
@@ -69,6 +74,11 @@ impl Nemesis {
     pub(super) fn longest_calm_us(&self, now_us: u64) -> u64 {
         let calm_us = if self.under_way == 0 { now_us - self.calm_since_us } else { 0 };
         self.longest_calm_us.max(calm_us)
+    }
+
+    /// Whether some link stays dead.
+    pub(super) fn has_dead_link(&self) -> bool {
+        self.dead_link.is_some()
     }
 
     /// Until the next fault.
@@ -174,7 +184,10 @@ impl World {
                 Some(Lasting::Crashed(one.into_iter().chain(other.into_iter().flatten()).collect()))
             }
             FaultKind::CrashMembers => self.crash_members(),
-            FaultKind::CutNeighbours => self.cut_neighbours(),
+            FaultKind::CutNeighbours => {
+                self.cut_neighbours().map(|cut| Lasting::Blocked(vec![cut]))
+            }
+            FaultKind::DeadLink => self.kill_link(),
             FaultKind::CrashDomain => self.crash_domain(),
             FaultKind::CutRecovery => self.cut_recovery(lasts_us),
             FaultKind::DrainSwitch => self.drain_switch(),
@@ -278,16 +291,25 @@ impl World {
     }
 
     /// A direction between two neighbours of a chain.
-    fn cut_neighbours(&mut self) -> Option<Lasting> {
+    fn cut_neighbours(&mut self) -> Option<(Part, Part)> {
         let members = self.draw_chain()?;
         let pairs: Vec<_> = members.windows(2).map(|pair| (pair[0], pair[1])).collect();
         if pairs.is_empty() {
             return None;
         }
         let (one, other) = *self.nemesis.random.pick(&pairs);
-        let cut = vec![if self.nemesis.random.chance(0.5) { (one, other) } else { (other, one) }];
-        self.block(&cut, true);
-        Some(Lasting::Blocked(cut))
+        let cut = if self.nemesis.random.chance(0.5) { (one, other) } else { (other, one) };
+        self.block(&[cut], true);
+        Some(cut)
+    }
+
+    /// A direction between two neighbours of a chain, for good. Only once: a rack needn't serve if
+    /// no two switches hear each other.
+    fn kill_link(&mut self) -> Option<Lasting> {
+        if self.nemesis.counts.contains_key(&FaultKind::DeadLink) {
+            return None;
+        }
+        self.cut_neighbours().map(|(from, to)| Lasting::Dead(from, to))
     }
 
     /// Some of a chain's members, or all.
@@ -388,6 +410,7 @@ impl World {
                 }
             }
             Lasting::Blocked(cut) => self.block(&cut, false),
+            Lasting::Dead(from, to) => self.nemesis.dead_link = Some((from, to)),
             Lasting::Stalled(parts, breaks) => {
                 for part in parts {
                     if breaks {
@@ -422,6 +445,9 @@ impl World {
         }
         self.network.heal();
         self.control.heal();
+        // What routes around it serves without it.
+        let dead_link = self.nemesis.dead_link;
+        self.block(dead_link.as_slice(), true);
     }
 
     /// When the last pause is over. It isn't cut short by the end of faults: what waits in the

@@ -16,7 +16,7 @@ use switchback_core::floors::SEQ_BUCKETS;
 use switchback_core::switch::{Agent, Counting, Target, carry_out};
 use switchback_datapath::state::bits;
 use switchback_datapath::{Control, Datapath, Shard, Verdict};
-use switchback_wire::{Address, KeyHash, Map, Op, Packet, Place, Seq};
+use switchback_wire::{Address, Heard, KeyHash, Map, Op, Packet, Place, Seq};
 
 /// Caches of more keys are compared with their snapshots only now and then.
 const COMPARED_KEYS: usize = 64;
@@ -101,6 +101,8 @@ struct Between<'a> {
     #[allow(clippy::vec_box)]
     held: &'a mut Vec<Box<Flight>>,
     passed: Vec<(Box<Flight>, Verdict)>,
+    /// Probes, and the neighbours that they are for.
+    probes: Vec<(Address, Packet)>,
 }
 
 impl Between<'_> {
@@ -250,6 +252,15 @@ impl Target for Between<'_> {
         self.running.next_report(packet)
     }
 
+    fn probe(&mut self, to: Address, packet: &Packet) -> bool {
+        self.probes.push((to, packet.clone()));
+        true
+    }
+
+    fn heard(&self) -> Heard {
+        self.running.heard()
+    }
+
     fn misses(&self) -> u64 {
         self.running.misses()
     }
@@ -361,7 +372,7 @@ impl World {
                 self.trace.line(self.now_us, || format!("{part} drops {reason}"));
                 self.flights.done(flight);
             }
-            Verdict::Pass => self.flights.done(flight),
+            Verdict::Taken | Verdict::Pass => self.flights.done(flight),
         }
     }
 
@@ -429,6 +440,7 @@ impl World {
             repeats,
             held: &mut slot.held,
             passed: Vec::new(),
+            probes: Vec::new(),
         };
         acts(agent);
         carry_out(agent, now, &mut between);
@@ -436,12 +448,17 @@ impl World {
             let flight = between.held.remove(0);
             between.pass(flight);
         }
-        let (passed, removed) = (between.passed, between.removed);
+        let Between { passed, removed, probes, .. } = between;
         for (hash, version) in removed {
             self.check_removed(switch, &hash, version);
         }
         for (flight, verdict) in passed {
             self.carry_out(switch, flight, verdict);
+        }
+        for (to, packet) in probes {
+            let mut flight = self.flights.buffer();
+            flight.packet = packet;
+            self.send_packet(Part::Switch(switch), to, flight);
         }
         self.pump_agent(switch);
     }

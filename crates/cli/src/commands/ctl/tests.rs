@@ -176,6 +176,7 @@ chain  epoch  phase    switches  generation  durable below  cached  protected by
         drained: index == 3,
         alive,
         epoch: 12,
+        error: (index == 1).then(|| "nothing gets from switch 1 to switch 0".to_owned()),
     };
     let switches = [
         switch(0, true, true),
@@ -186,9 +187,9 @@ chain  epoch  phase    switches  generation  durable below  cached  protected by
     assert_eq!(
         switches_text(&switches, Paint::none()),
         "\
-switch  address        state      chain  epoch
+switch  address        state      chain  epoch  error
      0  10.0.0.0:7000  serves         0     12
-     1  10.0.0.1:7000  stands by      -     12
+     1  10.0.0.1:7000  stands by      -     12  nothing gets from switch 1 to switch 0
      2  10.0.0.2:7000  down           -     12
      3  10.0.0.3:7000  drained        -     12
 "

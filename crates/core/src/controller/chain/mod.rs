@@ -9,6 +9,7 @@ mod commands;
 mod eviction;
 mod gather;
 mod inspection;
+mod links;
 mod recovery;
 mod resync;
 mod snapshots;
@@ -22,6 +23,7 @@ use self::cache::Cache;
 use self::change::Change;
 use self::commands::{Commands, Order};
 use self::inspection::Inspections;
+use self::links::Links;
 use self::recovery::Recovery;
 use self::resync::Resync;
 use self::snapshots::Snapshots;
@@ -120,6 +122,7 @@ pub(super) struct Chain {
     drains: u32,
     change: Change,
     inspections: Inspections,
+    links: Links,
     /// When this began.
     since_us: u64,
     /// The last sign of life of each switch that serves, or served last, in that life.
@@ -168,6 +171,7 @@ impl Chain {
             drains: 0,
             change: Change::default(),
             inspections: Inspections::default(),
+            links: Links::default(),
             since_us,
             heard_us: BTreeMap::new(),
             missing: BTreeSet::new(),
@@ -212,6 +216,7 @@ impl Chain {
         let is_owner = cx.directory.owner(self.id) == Some(switch);
         match report {
             SwitchReport::Done { id, result, .. } => self.switch_done(cx, switch, id, result),
+            SwitchReport::Heard { heard, .. } => self.switch_heard(cx, switch, heard),
             _ if !is_owner => {}
             SwitchReport::Hello { .. } => {}
             SwitchReport::EvictMe { entries, .. } => {

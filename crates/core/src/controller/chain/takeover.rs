@@ -66,12 +66,13 @@ impl Chain {
     /// Who serves the chain's next epoch: every witness that lives, else its members, and spares in
     /// the places of others. A spare that says hello just now (`first`) comes before others. What a
     /// switch has that is being taken out may be needed, so it stays until it isn't.
-    fn formed(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
+    pub(super) fn formed(&self, cx: &Context<'_>, first: Option<u16>) -> Vec<u16> {
         let mut previous = self.living_witnesses(cx);
         if previous.is_empty() {
             previous = cx.directory.switches(self.id).collect();
         }
         let may = |switch| match cx.directory.home_of_switch(switch) {
+            _ if self.does_without(cx, switch) => false,
             Some(chain) => chain == self.id,
             None => !cx.directory.is_drained(switch),
         };
@@ -90,7 +91,11 @@ impl Chain {
         first: Option<u16>,
         left_out: Option<u16>,
     ) -> Vec<u16> {
-        let is_drained = |switch| cx.directory.is_drained(switch) || Some(switch) == left_out;
+        let is_drained = |switch| {
+            cx.directory.is_drained(switch)
+                || Some(switch) == left_out
+                || self.does_without(cx, switch)
+        };
         let previous: Vec<_> =
             cx.directory.switches(self.id).filter(|switch| !is_drained(*switch)).collect();
         let may = |switch| {
@@ -196,6 +201,7 @@ impl Chain {
         let heard = |switch: &u16| Some((*switch, cx.members.switch_heard_us(*switch)?));
         self.heard_us = members.iter().filter_map(heard).collect();
         self.commands.clear();
+        self.links.forget();
         self.snapshots.abandon();
         self.waiting.clear();
         // A key whose offer is being cleared may be offered no more.
