@@ -1,5 +1,6 @@
 """Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
 
+import dataclasses
 import errno
 import os
 import random
@@ -128,49 +129,73 @@ class Process:
         return self.process.wait(timeout=limit_s)
 
 
-class Rack:
-    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway.
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """How many switches and nodes a rack has. `spares` switches of each layer stand by; a layer is a failure domain."""
 
-    Each tells what it knows over HTTP. `more` is the end of rack.toml, `gateway` that of its [gateway].
+    scheme: str = "farreach"
+    layers: int = 1
+    chains: int = 1
+    spares: int = 1
+    nodes: int = 2
+
+    def switch_names(self):
+        return [f"switch {index}" for index in range(self.layers * (self.chains + self.spares))]
+
+    def node_names(self):
+        return [f"node {index}" for index in range(self.nodes)]
+
+    def layer(self, switch):
+        """A switch's layer; `None`: this is another part."""
+        kind, _, index = switch.partition(" ")
+        return int(index) % self.layers + 1 if kind == "switch" else None
+
+    def tables(self, address, metrics=None):
+        """The end of rack.toml. Both arguments have an address for the name of each switch and node."""
+        told = (lambda name: f'metrics = "{metrics[name]}"\n') if metrics else lambda name: ""
+        text = f"[topology]\nlayers = {self.layers}\nchains = {self.chains}\n"
+        for name in self.switch_names():
+            layer = self.layer(name)
+            text += f'[[switch]]\naddress = "{address[name]}"\n{told(name)}layer = {layer}\ndomain = "layer-{layer}"\n'
+        for name in self.node_names():
+            text += f'[[node]]\naddress = "{address[name]}"\n{told(name)}sync = "none"\n'
+        return text
+
+
+class Rack:
+    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway; or of another shape.
+
+    Each tells what it knows over HTTP. `more` is the end of rack.toml, `rack`, `cache` and `gateway` those of its
+    tables of these names.
     """
 
-    def __init__(self, directory, more="", gateway="", switch_timeout_ms=400):
-        self.directory = directory
+    def __init__(
+        self, directory, more="", gateway="", shape=Shape(), rack="", cache="", switch_timeout_ms=400
+    ):
+        self.directory, self.shape = directory, shape
         self.config = os.path.join(directory, "rack.toml")
-        self.resp, self.metrics, controller, switch, standby, node, other, *told = free_addresses(12)
+        parts = shape.switch_names() + shape.node_names()
+        self.resp, self.metrics, controller, told, *others = free_addresses(4 + 2 * len(parts))
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
+scheme = "{shape.scheme}"
 metrics = "{self.metrics}"
 switch_timeout_ms = {switch_timeout_ms}
 snapshot_period_ms = 1000
-[cache]
+{rack}[cache]
 records = 16384
 threshold = 4
 sampling = 1.0
-[controller]
+{cache}[controller]
 listen = "{controller}"
 [gateway]
 resp = "{self.resp}"
-metrics = "{told[0]}"
+metrics = "{told}"
 workers = 1
-{gateway}[[switch]]
-address = "{switch}"
-metrics = "{told[1]}"
-[[switch]]
-address = "{standby}"
-metrics = "{told[2]}"
-[[node]]
-address = "{node}"
-metrics = "{told[3]}"
-sync = "none"
-[[node]]
-address = "{other}"
-metrics = "{told[4]}"
-sync = "none"
-{more}""")
+{gateway}{shape.tables(dict(zip(parts, others)), dict(zip(parts, others[len(parts):])))}{more}""")
         self.parts = {}
-        names = ["controller", "node 0", "node 1", "switch 0", "switch 1", "gateway"]
+        names = ["controller", *shape.node_names(), *shape.switch_names(), "gateway"]
         for name in names:
             self.start(name)
         for name in names:
