@@ -1,13 +1,17 @@
-"""A rack of real processes, each in a network namespace, under faults and load; its clients' histories are checked for linearizability.
+"""A rack of real processes, each in a network namespace, under faults and load; its clients' histories are checked for
+linearizability.
 
 Safety is asserted always; that the rack serves, only once everything has been healed, with plenty of time.
-Run by nemesis.sh.
+The argument is the rack's shape, one of SHAPES. Run by nemesis.sh.
 """
 
+import collections
 import ctypes
+import http.client
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,23 +19,47 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 
-from rack import SWITCHBACK, Client, Failed, Process
+from rack import SWITCHBACK, Client, Failed, Process, Shape
 
+SHAPES = {
+    "farreach": Shape("farreach", nodes=3),
+    "distreach": Shape("distreach", layers=2, chains=2, spares=1, nodes=3),
+}
 SECONDS = float(os.environ.get("NEMESIS_SECONDS", "30"))
+# A run of this length has had each kind of fault in each kind of part several times.
+LONG_S = 300
 SEED = int(os.environ.get("NEMESIS_SEED", random.randrange(1_000_000)))
 CHECKER = os.environ.get("SWITCHBACK_SIM", os.path.join(os.path.dirname(SWITCHBACK), "switchback-sim"))
 HEAL_LIMIT_S = 120
 CLONE_NEWNET = 0x40000000
 
-ADDRESSES = {"controller": 10, "switch 0": 20, "switch 1": 21, "node 0": 30, "node 1": 31, "node 2": 32,
-             "gateway 0": 40, "gateway 1": 41}
 RESP = "127.0.0.1:6380"
+METRICS = "127.0.0.1:9464"
+GATEWAYS = ["gateway 0", "gateway 1"]
+SWITCH_ROLES = ["owner", "keeper", "spare"]
+# In the controller's log, if it gave up what all switches of a chain had.
+LOSS = "no switch that had them came back"
 
 
-def do_talk(name, other):
-    """All parts talk to the switches and to the controller."""
-    kinds = {name.split()[0], other.split()[0]}
+def addresses(shape):
+    """The last byte of each part's address."""
+    switches, nodes = enumerate(shape.switch_names(), 20), enumerate(shape.node_names(), 30)
+    numbered = [*switches, *nodes, *enumerate(GATEWAYS, 40)]
+    return {"controller": 10} | {name: number for number, name in numbered}
+
+
+def kind_of(name):
+    return name.split()[0]
+
+
+def do_talk(shape, name, other):
+    """All parts talk to the switches and to the controller, switches to those of the layers beside theirs."""
+    kinds = {kind_of(name), kind_of(other)}
+    if kinds == {"switch"}:
+        return abs(shape.layer(name) - shape.layer(other)) == 1
     return len(kinds) == 2 and bool(kinds & {"controller", "switch"})
 
 
@@ -49,12 +77,13 @@ class Network:
     HUB = "hub"
     NOWHERE = "02:00:00:00:00:ff"
 
-    def __init__(self):
+    def __init__(self, numbers):
+        self.numbers = numbers
         run("mount", "-t", "tmpfs", "tmpfs", "/run")
         run("ip", "netns", "add", self.HUB)
         run("ip", "-n", self.HUB, "link", "add", "bridge", "type", "bridge")
         run("ip", "-n", self.HUB, "link", "set", "bridge", "up")
-        for name, number in ADDRESSES.items():
+        for name, number in numbers.items():
             space = self.space(name)
             run("ip", "netns", "add", space)
             run("ip", "-n", space, "link", "set", "lo", "up")
@@ -63,8 +92,8 @@ class Network:
             run("ip", "-n", self.HUB, "link", "set", space, "master", "bridge", "up")
             run("ip", "-n", space, "address", "add", f"10.0.0.{number}/24", "dev", "eth0")
             run("ip", "-n", space, "link", "set", "eth0", "up")
-        for name in ADDRESSES:
-            for other in ADDRESSES:
+        for name in numbers:
+            for other in numbers:
                 if other != name:
                     self.reach(name, other)
 
@@ -78,13 +107,19 @@ class Network:
             if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), "setns")
 
+    def inside(self, name, call):
+        """What `call` returns in a part's namespace."""
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(self.enter, name).result()
+            return thread.submit(call).result()
+
     def plug(self, name, is_in):
         """Pulls a part's cable, at the bridge, or puts it back."""
         run("ip", "-n", self.HUB, "link", "set", self.space(name), "up" if is_in else "down")
 
     def reach(self, name, other, does=True):
         """Whether what one part sends reaches the other; if not, it vanishes on the way."""
-        number = ADDRESSES[other]
+        number = self.numbers[other]
         run("ip", "-n", self.space(name), "neighbour", "replace", f"10.0.0.{number}", "dev", "eth0", "nud", "permanent",
             "lladdr", mac(number) if does else self.NOWHERE)
 
@@ -92,17 +127,16 @@ class Network:
 class Rack:
     """A process a part."""
 
-    def __init__(self, directory, network):
+    def __init__(self, directory, network, shape):
         self.directory, self.network = directory, network
         self.config = os.path.join(directory, "rack.toml")
-        address = {name: f"10.0.0.{number}" for name, number in ADDRESSES.items()}
-        parts = "".join(f'[[{kind}]]\naddress = "{address[name]}:7000"\n' + ('sync = "none"\n' if kind == "node" else "")
-                        for name in ADDRESSES for kind in [name.split()[0]] if kind in ("switch", "node"))
+        address = {name: f"10.0.0.{number}:7000" for name, number in network.numbers.items()}
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
+scheme = "{shape.scheme}"
 data = "{directory}"
-metrics = "127.0.0.1:9464"
+metrics = "{METRICS}"
 switch_timeout_ms = 400
 lease_ms = 2000
 snapshot_period_ms = 1000
@@ -110,18 +144,19 @@ snapshot_period_ms = 1000
 records = 64
 threshold = 4
 sampling = 1.0
+dirty_max_ms = 3000
 [controller]
-listen = "{address['controller']}:9460"
+listen = "{address['controller']}"
 [gateway]
 workers = 1
 wait_ms = 2000
 [client]
 deadline_ms = 1500
-{parts}""")
-        self.parts, self.paused, self.wanted, self.ended = {}, set(), set(), []
-        for name in ADDRESSES:
+{shape.tables(address)}""")
+        self.parts, self.wanted, self.ended = {}, set(), []
+        for name in network.numbers:
             self.start(name)
-        for name in ADDRESSES:
+        for name in network.numbers:
             self.parts[name].wait_ready()
 
     def start(self, name):
@@ -156,6 +191,73 @@ deadline_ms = 1500
         for part in self.parts.values():
             part.process.kill()
             part.process.wait()
+
+    def told(self, path):
+        """What the controller tells over HTTP; `None`: it doesn't answer."""
+        def get():
+            with urllib.request.urlopen(f"http://{METRICS}{path}", timeout=1) as answer:
+                return json.load(answer)
+        try:
+            return self.network.inside("controller", get)
+        except (OSError, ValueError, http.client.HTTPException):
+            return None
+
+    def role(self, name):
+        """What a part is at the moment: of a switch, what it does in its chain, as far as the controller tells."""
+        chains = self.chains_of_names() if kind_of(name) == "switch" else []
+        if not chains:
+            return kind_of(name)
+        its = next((its for its in chains if name in its), [])
+        return "spare" if not its else "owner" if its[-1] == name else "keeper"
+
+    def chains_of_names(self):
+        """The switches of each chain, in the order in which requests pass them; nothing if the controller doesn't tell."""
+        return [[f"switch {index}" for index in its["switches"]] for its in self.told("/chains") or []]
+
+
+class Copies:
+    """Which switches may be killed, so that a copy is left of all that clients were told.
+
+    Where switches protect it, each layer has a copy. So only switches of one layer are killed until the controller says
+    that all chains are recovered, and that none counts on a switch in the life that was ended. A switch that is paused
+    or cut off still has its copy. In a rack of one layer clients have copies.
+    """
+
+    def __init__(self, rack, shape):
+        self.rack, self.shape, self.layer = rack, shape, None
+        self.killed = {}
+
+    def may_kill(self, name):
+        layer = self.shape.layer(name)
+        if layer is None or self.shape.layers == 1 or layer == self.layer:
+            return True
+        if not self.are_whole():
+            return False
+        self.layer, self.killed = layer, {}
+        return True
+
+    def was_killed(self, name):
+        if self.shape.layer(name) and self.shape.layers > 1:
+            self.killed[name] = self.epochs(name, self.rack.told("/chains"))
+
+    @staticmethod
+    def epochs(name, chains):
+        """The epoch of each chain of which a switch counts as a member; `None`: nobody tells."""
+        index = int(name.split()[1])
+        return chains and {its["chain"]: its["epoch"] for its in chains if index in its["switches"]}
+
+    def are_whole(self):
+        chains = self.rack.told("/chains")
+        if not chains or any(its["phase"] != "serving" for its in chains):
+            return False
+        # A switch is a member in the life after its death only of epochs that began after it.
+        for name, then in self.killed.items():
+            now = self.epochs(name, chains)
+            if then is None:
+                self.killed[name] = then = now
+            if any(epoch <= then.get(chain, 0) for chain, epoch in now.items()):
+                return False
+        return True
 
 
 class History:
@@ -274,27 +376,58 @@ class Load:
 class Nemesis:
     """Does something to a part or two, waits, undoes it; again and again."""
 
-    def __init__(self, rack, network):
-        self.rack, self.network, self.random = rack, network, random.Random(SEED)
+    def __init__(self, rack, network, shape):
+        self.rack, self.network, self.shape = rack, network, shape
+        self.random, self.copies = random.Random(SEED), Copies(rack, shape)
         self.log, self.began = [], time.monotonic()
-        self.counts = {}
+        self.counts, self.deck = collections.Counter(), []
+        self.recoveries = {}
 
     def note(self, text):
         self.log.append(f"{time.monotonic() - self.began:8.3f} s  {text}")
 
-    def victim(self, but=None):
-        # The part that serves at the moment is a switch; these come up more often.
-        names = [name for name in ADDRESSES for _ in range(2 if name.startswith("switch") else 1)]
-        return self.random.choice([name for name in names if name != but])
+    def kinds(self):
+        """Every kind of fault in every kind of part, the frequent ones more than once: a switch is what serves."""
+        faults = ["kill", "kill", "pause", "unplug", "one way", "both ways", "flicker"]
+        parts = ["controller", "node", "gateway", "switch", "switch", "switch"]
+        between = ["one way between switches", "both ways between switches"] if self.shape.layers > 1 else []
+        return [(fault, part) for fault in faults for part in parts] + [(fault, "switch") for fault in between]
 
-    def fault(self, name):
+    def draw(self, but=None):
+        """A fault that may happen now, and its part: the next of a deck of all kinds, so that a long run has each."""
+        while True:
+            for at, (kind, part) in enumerate(self.deck):
+                names = [name for name in self.able(kind, part) if name != but]
+                victim = self.random.choice(names) if names else None
+                if victim and (kind != "kill" or self.copies.may_kill(victim)):
+                    del self.deck[at]
+                    return kind, victim
+            self.deck += self.random.sample(self.kinds(), len(self.kinds()))
+
+    def able(self, kind, part):
+        """The parts that a kind of fault may hit. What is cut between switches is cut in a chain, if there is a whole one."""
+        names = [name for name in self.network.numbers if kind_of(name) == part]
+        chains = [its for its in self.rack.chains_of_names() if len(its) > 1] if "between switches" in kind else []
+        return [name for its in chains for name in its] or names
+
+    def other(self, kind, name):
+        """Another part, for a fault between two."""
+        others = [other for other in self.network.numbers if do_talk(self.shape, name, other)]
+        if "between switches" in kind:
+            others = [other for other in others if kind_of(other) == "switch"]
+            near = next((its for its in self.rack.chains_of_names() if name in its), [])
+            others = [other for other in others if other in near] or others
+        return self.random.choice(others)
+
+    def fault(self, kind, name):
         """Begins a fault of a part, and returns what ends it."""
-        kind = self.random.choice(["kill", "kill", "pause", "unplug", "one way", "both ways", "flicker"])
-        other = self.random.choice([other for other in ADDRESSES if do_talk(name, other)])
-        self.counts[kind] = self.counts.get(kind, 0) + 1
-        self.note(f"{kind}: {name}" + (f", {other}" if kind.endswith(("way", "ways")) else ""))
+        role = self.rack.role(name)
+        other = self.other(kind, name) if "way" in kind else None
+        self.counts[kind, role] += 1
+        self.note(f"{kind}: {name} ({role})" + (f", {other}" if other else ""))
         if kind == "kill":
             self.rack.kill(name)
+            self.copies.was_killed(name)
             return lambda: self.rack.start(name)
         if kind == "pause":
             self.rack.signal(name, signal.SIGSTOP)
@@ -309,7 +442,7 @@ class Nemesis:
                 self.network.plug(name, True)
                 time.sleep(self.random.uniform(0.005, 0.05))
             return lambda: None
-        pairs = [(name, other)] + ([(other, name)] if kind == "both ways" else [])
+        pairs = [(name, other)] + ([(other, name)] if kind.startswith("both ways") else [])
         for a, b in pairs:
             self.network.reach(a, b, False)
         return lambda: [self.network.reach(a, b) for a, b in pairs]
@@ -317,11 +450,11 @@ class Nemesis:
     def torment(self, seconds):
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            first = self.victim()
-            ends = [self.fault(first)]
+            kind, first = self.draw()
+            ends = [self.fault(kind, first)]
             if self.random.random() < 0.3:
                 time.sleep(self.random.uniform(0, 0.5))
-                ends.append(self.fault(self.victim(but=first)))
+                ends.append(self.fault(*self.draw(but=first)))
             time.sleep(self.random.choice([0.05, 0.3, 0.6, 1.2, 3]))
             self.random.shuffle(ends)
             for end in ends:
@@ -329,12 +462,31 @@ class Nemesis:
                 time.sleep(self.random.choice([0, 0.2]))
             self.note("healed")
             time.sleep(self.random.choice([0.2, 0.5, 1, 2]))
-        for name in ADDRESSES:
+            self.look()
+        for name in self.network.numbers:
             self.rack.watch(name)
+
+    def look(self):
+        """Remembers each recovery that the controller tells of."""
+        status = self.rack.told("/status")
+        if status and status["recovery"]:
+            self.recoveries[status["recovery"]["epoch"]] = status["recovery"]
+
+    def lacks(self):
+        """What a long run must have had, and this one didn't."""
+        had = {(kind, "switch" if role in SWITCH_ROLES else role) for kind, role in self.counts}
+        wanted = {("kill", role) for role in SWITCH_ROLES if role != "keeper" or self.shape.layers > 1}
+        lacking = sorted(set(self.kinds()) - had) + sorted(wanted - set(self.counts))
+        lacking = [f"{kind} of a {part}" for kind, part in lacking]
+        source = "loaded" if self.shape.layers > 1 else "gathered"
+        if not any(its["records"] and its[source] for its in self.recoveries.values()):
+            lacking.append(f"a recovery that stored what it {source}")
+        return lacking
 
 
 def read_back(loads, keys):
-    """Once all is healed every key answers, through every gateway. Returns failures, which keys have values, and how long it took."""
+    """Once all is healed every key answers, through every gateway. Returns failures, which keys have values, and how
+    long it took."""
     until, failures, found = time.monotonic() + HEAL_LIMIT_S, [], []
     began = time.monotonic()
 
@@ -371,43 +523,86 @@ def check(path, lie=None):
     return subprocess.run([CHECKER, "--check-history", path], capture_output=True, text=True)
 
 
+def judge(checked, found, path):
+    """What the checker's verdict lacks to be one."""
+    if checked.returncode != 0:
+        return [checked.stdout + checked.stderr]
+    failures = []
+    numbers = re.search(r"on (\d+) keys: .* (\d+) keys undecided", checked.stdout)
+    keys, undecided = map(int, numbers.groups())
+    if undecided > keys / 10:
+        failures.append(f"{undecided} of {keys} keys were not decided: that proves little")
+    if not found:
+        failures.append("no key has a value at last: nothing could be lost")
+    elif check(path, (found[0], "this was never written")).returncode != 1:
+        failures.append("the checker accepts a value that was never written")
+    elif check(path, (found[0], None)).returncode != 1:
+        failures.append("the checker accepts the loss of a value")
+    return failures
+
+
+def unhealed(rack, shape):
+    """Waits until each chain is as long as it can be, and protected as it was meant. What is wrong with it at last."""
+    def is_right(its):
+        protects = shape.layers > 1 and not its["preserved"] and its["domains"] == shape.layers
+        return its["phase"] == "serving" and len(its["switches"]) == shape.layers and (protects or shape.layers == 1)
+
+    until = time.monotonic() + HEAL_LIMIT_S
+    while not (chains := rack.told("/chains")) or not all(map(is_right, chains)):
+        if time.monotonic() > until:
+            return [f"after {HEAL_LIMIT_S} s without faults the chains are {json.dumps(chains)}"]
+        time.sleep(0.1)
+    return []
+
+
+def losses(directory):
+    """The nemesis leaves a copy of everything, so the controller gives nothing up."""
+    with open(os.path.join(directory, "controller.log")) as file:
+        return [f"the controller declared a loss: {line.strip()}" for line in file if LOSS in line]
+
+
 def main():
+    name = sys.argv[1]
+    shape = SHAPES[name]
     directory = tempfile.mkdtemp(prefix="switchback-nemesis-")
-    network = Network()
-    rack = Rack(directory, network)
+    network = Network(addresses(shape))
+    rack = Rack(directory, network, shape)
     path = os.path.join(directory, "history.jsonl")
     history, keys = History(path), Keys()
     loads = [Load(number, network, history, keys) for number in range(8)]
-    nemesis = Nemesis(rack, network)
+    nemesis = Nemesis(rack, network, shape)
     try:
         time.sleep(2)
         nemesis.torment(SECONDS)
         for load in loads:
             load.stop()
         failures, found, healed_s = read_back(loads, keys)
+        failures += unhealed(rack, shape)
+        nemesis.look()
     finally:
         rack.close()
         history.close()
-    failures += rack.ended
+    failures += rack.ended + losses(directory)
     checked = check(path)
-    if checked.returncode != 0:
-        failures += [checked.stdout + checked.stderr]
-    elif check(path, (found[0], "this was never written")).returncode != 1:
-        failures.append("the checker accepts a value that was never written")
-    elif check(path, (found[0], None)).returncode != 1:
-        failures.append("the checker accepts the loss of a value")
-    answered, unknown, failed = (sum(getattr(load, name) for load in loads) for name in ["answered", "unknown", "failed"])
-    faults = ", ".join(f"{count} {kind}" for kind, count in sorted(nemesis.counts.items()))
-    print(f"seed {SEED}: {answered} commands answered, {unknown} unknown, {failed} refused; faults: {faults}")
+    failures += judge(checked, found, path)
+    answered, unknown, failed = (sum(getattr(load, its) for load in loads) for its in ["answered", "unknown", "failed"])
+    faults = ", ".join(f"{count} {kind} ({role})" for (kind, role), count in sorted(nemesis.counts.items()))
+    known = nemesis.recoveries.values()
+    print(f"{name}, seed {SEED}: {answered} commands answered, {unknown} unknown, {failed} refused")
+    print(f"faults: {faults}")
+    print(f"{len(known)} recoveries were seen, which stored {sum(its['records'] for its in known)} records")
     print(f"all keys read {healed_s:.1f} s after the last fault; {(checked.stdout.splitlines() or ['no verdict'])[-1]}")
     if answered < 100:
         failures.append(f"only {answered} commands were answered: that proves nothing")
+    if SECONDS >= LONG_S:
+        failures += [f"there was no {what}" for what in nemesis.lacks()]
     for failure in failures:
         print(f"FAILED: {failure}")
     if failures:
         with open(os.path.join(directory, "nemesis.log"), "w") as file:
             file.write("\n".join(nemesis.log) + "\n")
-        print(f"history, faults and logs are in {directory}; once more: NEMESIS_SEED={SEED} tests/e2e/nemesis.sh")
+        again = f"NEMESIS_SHAPES={name} NEMESIS_SEED={SEED} tests/e2e/nemesis.sh"
+        print(f"history, faults and logs are in {directory}; once more: {again}")
         sys.exit(1)
     shutil.rmtree(directory)
 
