@@ -14,7 +14,7 @@ CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
 
-.PHONY: help setup run demo build deb image test fuzz soak bench fmt clean
+.PHONY: help setup run demo build deb image test fuzz soak nemesis bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -54,6 +54,9 @@ fuzz: ## Fuzz every target for SECONDS (60) each
 
 soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS of them
 	@ARGS='$(ARGS)' scripts/soak.sh
+
+nemesis: build ## As root: kill, pause and cut off parts of racks of processes for SECONDS (600) each, and check what clients saw
+	@SWITCHBACK='$(abspath $(BINARY))' NEMESIS_SECONDS='$(or $(SECONDS),600)' tests/e2e/nemesis.sh
 
 bench: setup ## Measure every scheme beside its limit
 	@$(CARGO) build --release --quiet -p switchback
