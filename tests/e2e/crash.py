@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+import recovery
 from checks import PATIENCE_S, eventually
 from rack import SWITCHBACK, Client, Failed, Process, Rack, Writers, temporary
 
@@ -96,6 +97,22 @@ def many_cached():
             rack.close()
 
 
+def owner_of_many():
+    """The owner of a chain dies with 10,000 records that no node has; no client has them, either."""
+    with temporary() as directory:
+        rack = Rack(directory, shape=recovery.SHAPE, **recovery.SETTINGS)
+        try:
+            found = recovery.kill_owner(rack, 0)
+            times = found["recovery"]
+            report("owner of a chain killed with 10,000 cached records", found["wrong"],
+                   f"{times['records']} recovered, {times['loaded']} loaded by switches; "
+                   f"all read after {found['read_s'] * 1000:.0f} ms")
+            if found["wrong"]:
+                rack.logs()
+        finally:
+            rack.close()
+
+
 def start_embedded(directory, *arguments):
     up = Process("up", "up", "--data", os.path.join(directory, "data"), "--resp", "127.0.0.1:0",
                  "--metrics", "127.0.0.1:0", *arguments, log=os.path.join(directory, "up.log"))
@@ -170,6 +187,7 @@ def main():
     shrunk()
     distributed()
     many_cached()
+    owner_of_many()
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
