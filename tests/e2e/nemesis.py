@@ -211,7 +211,7 @@ deadline_ms = 1500
         return "spare" if not its else "owner" if its[-1] == name else "keeper"
 
     def chains_of_names(self):
-        """The switches of each chain, in the order in which requests pass them; nothing if the controller doesn't tell."""
+        """The switches of each chain, in the order in which requests pass them; none if the controller is silent."""
         return [[f"switch {index}" for index in its["switches"]] for its in self.told("/chains") or []]
 
 
@@ -405,7 +405,7 @@ class Nemesis:
             self.deck += self.random.sample(self.kinds(), len(self.kinds()))
 
     def able(self, kind, part):
-        """The parts that a kind of fault may hit. What is cut between switches is cut in a chain, if there is a whole one."""
+        """The parts that a kind of fault may hit. A cut between switches is one in a chain, if there is a long one."""
         names = [name for name in self.network.numbers if kind_of(name) == part]
         chains = [its for its in self.rack.chains_of_names() if len(its) > 1] if "between switches" in kind else []
         return [name for its in chains for name in its] or names
