@@ -14,6 +14,7 @@ import random
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -144,6 +145,7 @@ snapshot_period_ms = 1000
 records = 64
 threshold = 4
 sampling = 1.0
+ageing_period_ms = 500
 dirty_max_ms = 3000
 [controller]
 listen = "{address['controller']}"
@@ -276,9 +278,12 @@ class History:
 
 
 class Keys:
-    """A few keys at a time, which all clients use; each is retired after COMMANDS commands, and looked at again later."""
+    """Some keys at a time, which all clients use; each is retired after COMMANDS commands, and looked at again later.
 
-    COMMANDS, ACTIVE = 120, 6
+    That is long enough to be cached, and the cache forgets soon how hot a retired one was: so those in use are cached.
+    """
+
+    COMMANDS, ACTIVE = 240, 12
 
     def __init__(self):
         self.lock, self.count = threading.Lock(), 0
@@ -381,7 +386,7 @@ class Nemesis:
         self.random, self.copies = random.Random(SEED), Copies(rack, shape)
         self.log, self.began = [], time.monotonic()
         self.counts, self.deck = collections.Counter(), []
-        self.recoveries = {}
+        self.recoveries, self.dirty = {}, []
 
     def note(self, text):
         self.log.append(f"{time.monotonic() - self.began:8.3f} s  {text}")
@@ -467,10 +472,13 @@ class Nemesis:
             self.rack.watch(name)
 
     def look(self):
-        """Remembers each recovery that the controller tells of."""
+        """Remembers what the controller tells: the last recovery, and how many records only switches have."""
         status = self.rack.told("/status")
         if status and status["recovery"]:
             self.recoveries[status["recovery"]["epoch"]] = status["recovery"]
+        cached = self.rack.told("/cached?limit=1000")
+        if cached:
+            self.dirty.append(sum(bool(its["dirty"]) for its in cached["records"]))
 
     def lacks(self):
         """What a long run must have had, and this one didn't."""
@@ -590,10 +598,13 @@ def main():
     known = nemesis.recoveries.values()
     print(f"{name}, seed {SEED}: {answered} commands answered, {unknown} unknown, {failed} refused")
     print(f"faults: {faults}")
-    print(f"{len(known)} recoveries were seen, which stored {sum(its['records'] for its in known)} records")
+    print(f"{len(known)} recoveries were seen, which stored {sum(its['records'] for its in known)} records; at a look "
+          f"{statistics.median(nemesis.dirty or [0]):.0f} records were in the cache alone (median)")
     print(f"all keys read {healed_s:.1f} s after the last fault; {(checked.stdout.splitlines() or ['no verdict'])[-1]}")
     if answered < 100:
         failures.append(f"only {answered} commands were answered: that proves nothing")
+    if not any(nemesis.dirty):
+        failures.append("the cache never had what no node had: nothing could be lost")
     if SECONDS >= LONG_S:
         failures += [f"there was no {what}" for what in nemesis.lacks()]
     for failure in failures:
