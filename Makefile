@@ -55,7 +55,7 @@ fuzz: ## Fuzz every target for SECONDS (60) each
 soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS of them
 	@ARGS='$(ARGS)' scripts/soak.sh
 
-nemesis: build ## As root: kill, pause and cut off parts of racks of processes for SECONDS (600) each, and check what clients saw
+nemesis: build ## Kill, pause and cut off parts of racks for SECONDS (600) each, and check what clients saw; as root
 	@SWITCHBACK='$(abspath $(BINARY))' NEMESIS_SECONDS='$(or $(SECONDS),600)' tests/e2e/nemesis.sh
 
 bench: setup ## Measure every scheme beside its limit
