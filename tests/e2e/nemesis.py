@@ -204,6 +204,16 @@ deadline_ms = 1500
         except (OSError, ValueError, http.client.HTTPException):
             return None
 
+    def left_out(self):
+        """Why chains go on without switches that live, by the switch."""
+        return {f"switch {its['index']}": its["error"] for its in self.told("/switches") or [] if its["error"]}
+
+    def add_switches(self):
+        """An operator has switches tried again that were left out."""
+        for name in self.left_out():
+            run("ip", "netns", "exec", self.network.space("controller"), SWITCHBACK, "ctl", "--metrics", METRICS,
+                "switches", "add", name.split()[1])
+
     def role(self, name):
         """What a part is at the moment: of a switch, what it does in its chain, as far as the controller tells."""
         chains = self.chains_of_names() if kind_of(name) == "switch" else []
@@ -549,6 +559,29 @@ def judge(checked, found, path):
     return failures
 
 
+def goes_on(loads, seconds):
+    """Whether commands are answered for so long, and none fails."""
+    count = lambda: (sum(load.failed + load.unknown for load in loads), sum(load.answered for load in loads))
+    before = count()
+    time.sleep(seconds)
+    after = count()
+    return after[0] == before[0] and after[1] > before[1]
+
+
+def not_routed_around(rack, network, shape, loads):
+    """One direction between two neighbours dies, for good. What is wrong with what their chain makes of it."""
+    if shape.layers == 1:
+        return []
+    keeper, owner = rack.chains_of_names()[0][-2:]
+    network.reach(keeper, owner, False)
+    until, told = time.monotonic() + HEAL_LIMIT_S, f"nothing gets from {keeper} to {owner}"
+    while not (any(told in reason for reason in rack.left_out().values()) and goes_on(loads, 2)):
+        if time.monotonic() > until:
+            return [f"{keeper} doesn't reach {owner}: clients wait, and the controller says {rack.left_out()}"]
+    network.reach(keeper, owner)
+    return unhealed(rack, shape)
+
+
 def unhealed(rack, shape):
     """Waits until each chain is as long as it can be, and protected as it was meant. What is wrong with it at last."""
     def is_right(its):
@@ -559,6 +592,7 @@ def unhealed(rack, shape):
     while not (chains := rack.told("/chains")) or not all(map(is_right, chains)):
         if time.monotonic() > until:
             return [f"after {HEAL_LIMIT_S} s without faults the chains are {json.dumps(chains)}"]
+        rack.add_switches()
         time.sleep(0.1)
     return []
 
@@ -581,11 +615,12 @@ def main():
     nemesis = Nemesis(rack, network, shape)
     try:
         time.sleep(2)
+        failures = not_routed_around(rack, network, shape, loads)
         nemesis.torment(SECONDS)
         for load in loads:
             load.stop()
-        failures, found, healed_s = read_back(loads, keys)
-        failures += unhealed(rack, shape)
+        unread, found, healed_s = read_back(loads, keys)
+        failures += unread + unhealed(rack, shape)
         nemesis.look()
     finally:
         rack.close()
