@@ -168,6 +168,8 @@ pub(crate) struct Connection {
     pub(crate) silent_until: u64,
     pub(crate) authenticated: bool,
     pub(crate) name: Vec<u8>,
+    /// It is among the [`Monitors`](crate::monitors::Monitors).
+    pub(crate) is_monitor: bool,
     /// The socket may have more to read.
     pub(crate) readable: bool,
     /// The peer has said that it sends no more; what it sent may still be unread.
@@ -216,6 +218,7 @@ impl Connection {
             silent_until: 0,
             authenticated,
             name: Vec::new(),
+            is_monitor: false,
             readable: true,
             hung_up: false,
             ended: false,

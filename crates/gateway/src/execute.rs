@@ -71,6 +71,24 @@ pub(crate) fn execute(
         running.is_paused = true;
         return Flow::Wait;
     }
+    let flow = execute_verb(running, link, shared, id, verb, args);
+    // A script is shown before it runs, so that its own commands come after it.
+    if shared.monitors.are_any() && flow == Flow::Done && !verb.is_script() {
+        introspect::show(running, shared, id, verb, args);
+    }
+    flow
+}
+
+#[inline]
+fn execute_verb(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    verb: Verb,
+    args: Args<'_>,
+) -> Flow {
+    let Some(connection) = running.outbox.replies.connections.get(id) else { return Flow::Done };
     let is_idle = connection.is_idle();
     // Nearly all commands are one of these.
     match verb {
@@ -143,6 +161,10 @@ fn admitted(running: &mut Running, id: ConnectionId, args: Args<'_>) -> Option<V
     let connection = running.outbox.replies.connections.get(id)?;
     if !connection.authenticated && !spec.needs_no_auth() {
         refuse(running, id, ErrorKind::Auth, "NOAUTH Authentication required.");
+        return None;
+    }
+    if connection.is_monitor && verb.reaches_records(args) {
+        refuse(running, id, ErrorKind::Command, "ERR Replica can't interact with the keyspace");
         return None;
     }
     if let Some(why) = &running.outbox.spool_failure
@@ -332,6 +354,7 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Config => Ok(Plan::Here(introspect::config)),
         Verb::Command => Ok(Plan::Here(introspect::command)),
         Verb::SlowLog => Ok(Plan::Here(introspect::slowlog)),
+        Verb::Monitor => Ok(Plan::HereAlone(introspect::monitor)),
         Verb::Info => Ok(Plan::Here(introspect::info)),
         Verb::Multi => Ok(Plan::Here(programs::multi)),
         Verb::Discard => Ok(Plan::Here(programs::discard)),

@@ -161,6 +161,11 @@ impl Replies {
         &self.all.workers()[self.worker]
     }
 
+    /// The index of the worker whose connections these are.
+    pub(crate) fn worker(&self) -> usize {
+        self.worker
+    }
+
     /// Has the connection's output written, or its end noticed, at the end of this iteration.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, id: ConnectionId) {

@@ -1,6 +1,7 @@
 //! What the workers of a gateway share.
 
 use crate::config::GatewayConfig;
+use crate::monitors::Monitors;
 use crate::programs::Sources;
 use crate::slowlog::SlowLog;
 use crate::statistics::GatewayStatistics;
@@ -83,6 +84,7 @@ pub(crate) struct Shared {
     pub(crate) scripts: Arc<Sources>,
     /// Commands that took long.
     pub(crate) slow_log: Arc<SlowLog>,
+    pub(crate) monitors: Arc<Monitors>,
     pause_until_us: AtomicU64,
     pauses_writes_only: AtomicBool,
     next_number: AtomicU64,
@@ -108,6 +110,7 @@ impl Shared {
             started: Instant::now(),
             scripts: Arc::default(),
             slow_log: Arc::default(),
+            monitors: Arc::default(),
             pause_until_us: AtomicU64::new(0),
             pauses_writes_only: AtomicBool::new(false),
             next_number: AtomicU64::new(1),

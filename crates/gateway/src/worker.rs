@@ -147,6 +147,10 @@ impl Worker {
         self.link.uplink.flush();
         self.send_messages();
         self.persist();
+        if self.shared.monitors.are_any() {
+            let replies = &mut self.running.outbox.replies;
+            self.shared.monitors.note(self.index, |id| replies.mark_dirty(id));
+        }
         self.write_replies();
         if Instant::now() >= self.next_tick {
             self.tick();
@@ -241,7 +245,11 @@ impl Worker {
         let Some(connection) = replies.connections.get_mut(id) else { return };
         connection.in_dirty = false;
         let before = connection.sent;
-        let result = send(connection);
+        let mut result = send(connection);
+        if connection.is_monitor && result.is_ok() && connection.is_sent() {
+            self.shared.monitors.take(connection.number, &mut connection.out);
+            result = send(connection);
+        }
         let sent = connection.sent - before;
         connection.took(sent, self.running.now.monotonic_us);
         if connection.unsent() == 0 && connection.out.capacity() > 0 {
@@ -376,6 +384,9 @@ impl Worker {
         let Some(connection) = replies.remove(id) else { return };
         // Before its client sees the end, so that it can't ask for what isn't there any more.
         self.shared.clients().remove(&connection.number);
+        if connection.is_monitor {
+            self.shared.monitors.leave(connection.number, &mut Vec::new());
+        }
         connection.socket.close(self.poll.registry());
         self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
         replies.statistics().connections_open.set(replies.connections.len() as u64);

@@ -4,7 +4,8 @@
 mod fake;
 
 use fake::{FakeRack, config};
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 fn run(tool: &str, port: u16, arguments: &[&str]) -> Option<Output> {
     let output = Command::new(tool).args(["-p", &port.to_string()]).args(arguments).output();
@@ -52,4 +53,26 @@ fn redis_benchmark_works() {
         assert_eq!(text.matches("requests per second").count(), 6, "{more:?}: {text}");
     }
     assert!(rack.writes() > 30_000);
+}
+
+#[test]
+fn redis_cli_monitors() {
+    let gateway = FakeRack::default().try_start(config(), 2).unwrap();
+    let port = gateway.local_addr().port();
+    let mut cli = Command::new("redis-cli");
+    let cli = cli.args(["-p", &port.to_string(), "monitor"]).stdout(Stdio::piped()).spawn();
+    let Ok(mut cli) = cli else { return switchback_testing::skip("redis-cli") };
+    let mut lines = BufReader::new(cli.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().unwrap(), "OK");
+    let mut client = fake::Client::connect(&gateway);
+    client.ask("SET key value");
+    client.ask("CLIENT LIST");
+    client.ask("GET key");
+    let address = client.0.local_addr().unwrap();
+    for command in ["\"SET\" \"key\" \"value\"", "\"GET\" \"key\""] {
+        let line = lines.next().unwrap();
+        assert!(line.ends_with(&format!(" [0 {address}] {command}")), "{line}");
+    }
+    cli.kill().unwrap();
+    cli.wait().unwrap();
 }

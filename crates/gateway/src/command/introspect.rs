@@ -15,11 +15,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 mod catalogue;
 mod clients;
 mod info;
+mod monitor;
 mod slowlog;
 
 pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
+use monitor::end_monitor;
+pub(crate) use monitor::{monitor, show};
 pub(crate) use slowlog::slowlog;
 
 /// The Redis release whose behaviour is followed; clients decide by it what they may use.
@@ -69,7 +72,8 @@ pub(crate) fn no_subcommand(running: &mut Running, _: &Shared, id: ConnectionId,
     }
 }
 
-pub(crate) fn quit(running: &mut Running, _: &Shared, id: ConnectionId, _: Args<'_>) {
+pub(crate) fn quit(running: &mut Running, shared: &Shared, id: ConnectionId, _: Args<'_>) {
+    end_monitor(running, shared, id);
     ok(running, id, Verb::Quit);
     if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
         connection.closing = true;
@@ -223,6 +227,7 @@ pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _:
     (connection.multi, connection.watched) = (None, None);
     connection.authenticated = shared.config.password.is_none();
     set_name(running, shared, id, b"");
+    end_monitor(running, shared, id);
     answer_here(running, id, Some(Verb::Reset), |out, _| write::simple(out, "RESET"));
 }
 

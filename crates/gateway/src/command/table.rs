@@ -96,6 +96,7 @@ commands! {
     Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0" "Finds the longest common subsequence of two values.";
     Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
+    Monitor "monitor" 1 [admin noscript loading stale] 0 0 0 "server" "1.0.0" "Shows the commands that the gateway executes.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
     MSetNx "msetnx" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys, if none of them exists.";
     Multi "multi" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "1.2.0" "Begins a transaction.";

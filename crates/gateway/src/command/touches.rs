@@ -60,9 +60,16 @@ impl Verb {
         self.spec().writes() || matches!(self, Verb::Eval | Verb::EvalSha)
     }
 
+    /// Whether it reads or writes records.
+    pub(crate) fn reaches_records(self, args: Args<'_>) -> bool {
+        self.touches_all()
+            || self.is_script()
+            || (self != Verb::Watch && self.keys(args).next().is_some())
+    }
+
     /// Whether later replies look different after it, or are refused.
     pub(crate) fn changes_connection(self) -> bool {
-        matches!(self, Verb::Hello | Verb::Auth)
+        matches!(self, Verb::Hello | Verb::Auth | Verb::Monitor)
     }
 
     /// Whether it is executed at once after MULTI.

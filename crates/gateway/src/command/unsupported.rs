@@ -176,7 +176,7 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
     (
         "it has none of Redis' internals to show or change",
-        &["acl", "debug", "latency", "module", "monitor", "lolwut"],
+        &["acl", "debug", "latency", "module", "lolwut"],
     ),
 ];
 

@@ -91,7 +91,7 @@ pub(crate) struct Programs {
 impl Programs {
     pub(crate) fn new(shared: &Shared, worker: usize) -> Programs {
         Programs {
-            host: Arc::new(Mutex::new(Host::new(Arc::clone(&shared.statistics), worker))),
+            host: Arc::new(Mutex::new(Host::new(shared, worker))),
             engine: None,
             sources: Arc::clone(&shared.scripts),
             reply_bytes_max: shared.config.output_bytes_hard,

@@ -2,7 +2,7 @@
 //! touch one key, or executes them one after the other.
 
 use super::{Program, is_key};
-use crate::command::Verb;
+use crate::command::{Verb, introspect};
 use crate::config::Transactions;
 use crate::connection::ConnectionId;
 use crate::execute::{Flow, Plan, answer_here, execute, plan, refuse, refuse_command};
@@ -286,6 +286,11 @@ pub(crate) fn exec(
             return Flow::Done;
         }
     };
+    if shared.monitors.are_any() {
+        for command in transaction.commands() {
+            introspect::show(running, shared, id, command.verb, command.args);
+        }
+    }
     if transaction.asks_gateway {
         transaction.ask_gateway(running, shared, id);
     }

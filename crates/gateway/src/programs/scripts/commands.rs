@@ -3,7 +3,7 @@
 use super::engine::Compiled;
 use super::sources::{Sha, sha};
 use crate::batch::Kind;
-use crate::command::Verb;
+use crate::command::{Verb, introspect};
 use crate::config::Transactions;
 use crate::connection::ConnectionId;
 use crate::execute::{Flow, answer_here, refuse, refuse_command};
@@ -73,7 +73,7 @@ impl Call {
 pub(crate) fn eval(
     running: &mut Running,
     link: &mut Link,
-    _: &Shared,
+    shared: &Shared,
     id: ConnectionId,
     args: Args<'_>,
 ) -> Flow {
@@ -81,6 +81,9 @@ pub(crate) fn eval(
     let connection = running.outbox.replies.connections.get(id);
     if verb.keys(args).count() > 1 && connection.is_some_and(|connection| !connection.is_idle()) {
         return Flow::Wait;
+    }
+    if shared.monitors.are_any() {
+        introspect::show(running, shared, id, verb, args);
     }
     if let Err(failure) = start(running, link, id, verb, args) {
         match failure.kind() {

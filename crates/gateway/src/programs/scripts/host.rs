@@ -5,7 +5,9 @@ use super::number;
 use crate::command::introspect;
 use crate::command::{Refused, Verb, why_unsupported};
 use crate::failure::Failure;
+use crate::monitors::Monitors;
 use crate::resp::{Args, Range, write};
+use crate::shared::Shared;
 use crate::statistics::GatewayStatistics;
 use mlua::{Lua, MultiValue, Value};
 use std::sync::Arc;
@@ -34,11 +36,12 @@ pub(crate) struct Host {
     ranges: Vec<Range>,
     reply: Vec<u8>,
     statistics: Arc<GatewayStatistics>,
+    monitors: Arc<Monitors>,
     worker: usize,
 }
 
 impl Host {
-    pub(crate) fn new(statistics: Arc<GatewayStatistics>, worker: usize) -> Host {
+    pub(crate) fn new(shared: &Shared, worker: usize) -> Host {
         Host {
             copies: Copies::default(),
             budget: Budget::default(),
@@ -49,7 +52,8 @@ impl Host {
             bytes: Vec::new(),
             ranges: Vec::new(),
             reply: Vec::new(),
-            statistics,
+            statistics: Arc::clone(&shared.statistics),
+            monitors: Arc::clone(&shared.monitors),
             worker,
         }
     }
@@ -143,6 +147,9 @@ impl Host {
         if verb.keys(args).any(|at| !self.copies.has(args.get(at))) {
             let text = "ERR Script attempted to access a non local key in a cluster node";
             return Err(text.into());
+        }
+        if self.monitors.are_any() {
+            self.monitors.show("lua", args, |_| false);
         }
         let out = &mut self.reply;
         match verb {
