@@ -354,6 +354,7 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Config => Ok(Plan::Here(introspect::config)),
         Verb::Command => Ok(Plan::Here(introspect::command)),
         Verb::SlowLog => Ok(Plan::Here(introspect::slowlog)),
+        Verb::Latency => Ok(Plan::Here(introspect::latency)),
         Verb::Monitor => Ok(Plan::HereAlone(introspect::monitor)),
         Verb::Info => Ok(Plan::Here(introspect::info)),
         Verb::Multi => Ok(Plan::Here(programs::multi)),

@@ -14,6 +14,7 @@ mod execute;
 mod failure;
 mod gateway;
 mod key_queues;
+mod latency;
 mod monitors;
 mod operation;
 mod programs;

@@ -11,9 +11,11 @@ use crate::config::GatewayConfig;
 use crate::connection::{ConnectionId, Unspooled};
 use crate::failure::Failure;
 use crate::key_queues::{KeyQueues, NONE};
+use crate::latency::Latency;
 use crate::operation::{Action, Answer, Operation, Parent, State, Version};
 use crate::programs::{Program, Programs};
 use crate::replies::{Address, Replies};
+use crate::shared::Shared;
 use crate::slowlog::{Entry, SlowLog, shown};
 use crate::statistics::Answerer;
 use queued::{BATCH, Queued};
@@ -101,6 +103,7 @@ pub(crate) struct Running {
     pub(crate) captured: Option<Vec<u8>>,
     recorder: Recorder,
     slow_log: Arc<SlowLog>,
+    latency: Arc<Latency>,
     /// A command waits for CLIENT PAUSE.
     pub(crate) is_paused: bool,
 }
@@ -108,12 +111,11 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(
         now: Now,
-        config: Arc<GatewayConfig>,
+        shared: &Shared,
         replies: Replies,
         spools: bool,
         programs: Programs,
         recorder: Recorder,
-        slow_log: Arc<SlowLog>,
     ) -> Running {
         Running {
             now,
@@ -123,11 +125,11 @@ impl Running {
                 spool_failure: None,
                 batches: Arena::default(),
                 batch_work: VecDeque::new(),
-                result_bytes_max: config.output_bytes_hard,
+                result_bytes_max: shared.config.output_bytes_hard,
             },
             programs,
             captured: None,
-            config,
+            config: Arc::clone(&shared.config),
             operations: Arena::default(),
             work: VecDeque::new(),
             parked: VecDeque::new(),
@@ -135,7 +137,8 @@ impl Running {
             queued: Queued::default(),
             current: NONE,
             recorder,
-            slow_log,
+            slow_log: Arc::clone(&shared.slow_log),
+            latency: Arc::clone(&shared.latency),
             is_paused: false,
         }
     }
@@ -448,7 +451,7 @@ impl Running {
         let (id, held) = (operation.connection, operation.held_bytes());
         let counts = matches!(operation.parent, Parent::Reply(_));
         let took_us = self.now.monotonic_us.saturating_sub(operation.arrived_us);
-        if counts && self.slow_log.wants(took_us) {
+        if counts && self.is_slow(took_us) {
             let (verb, key) = (operation.verb, shown(&operation.key));
             self.was_slow(id, took_us, verb, Some(key));
         }
@@ -463,9 +466,23 @@ impl Running {
         }
     }
 
+    /// Whether SLOWLOG or LATENCY is to know of a command that took this long.
+    #[inline]
+    fn is_slow(&self, took_us: u64) -> bool {
+        self.slow_log.wants(took_us) || self.latency.wants(took_us)
+    }
+
     /// Enters a command that took long.
     #[cold]
     fn was_slow(&self, id: ConnectionId, took_us: u64, verb: Option<Verb>, key: Option<Vec<u8>>) {
+        if let Some(verb) = verb
+            && self.latency.wants(took_us)
+        {
+            self.latency.enter(verb, self.now.unix_ms / 1000, took_us);
+        }
+        if !self.slow_log.wants(took_us) {
+            return;
+        }
         let Some(connection) = self.outbox.replies.connections.get(id) else { return };
         let name = verb.map(|verb| verb.name().as_bytes().to_vec());
         self.slow_log.enter(Entry {

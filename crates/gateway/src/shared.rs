@@ -1,6 +1,7 @@
 //! What the workers of a gateway share.
 
 use crate::config::GatewayConfig;
+use crate::latency::Latency;
 use crate::monitors::Monitors;
 use crate::programs::Sources;
 use crate::slowlog::SlowLog;
@@ -84,6 +85,7 @@ pub(crate) struct Shared {
     pub(crate) scripts: Arc<Sources>,
     /// Commands that took long.
     pub(crate) slow_log: Arc<SlowLog>,
+    pub(crate) latency: Arc<Latency>,
     pub(crate) monitors: Arc<Monitors>,
     pause_until_us: AtomicU64,
     pauses_writes_only: AtomicBool,
@@ -110,6 +112,7 @@ impl Shared {
             started: Instant::now(),
             scripts: Arc::default(),
             slow_log: Arc::default(),
+            latency: Arc::default(),
             monitors: Arc::default(),
             pause_until_us: AtomicU64::new(0),
             pauses_writes_only: AtomicBool::new(false),

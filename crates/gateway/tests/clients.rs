@@ -1,5 +1,5 @@
-//! CLIENT REPLY, KILL and PAUSE, and SLOWLOG: what they do to connections, of other workers, too;
-//! and commands and scripts of several keys, with each setting of `transactions`.
+//! CLIENT REPLY, KILL and PAUSE, SLOWLOG and LATENCY: what they do to connections, of other
+//! workers, too; and commands and scripts of several keys, with each setting of `transactions`.
 #![allow(clippy::unwrap_used)]
 
 mod fake;
@@ -107,6 +107,78 @@ fn slow_commands_are_listed_with_their_keys() {
     assert_eq!(client.ask("CONFIG SET slowlog-log-slower-than -1"), "+OK\r\n");
     client.ask("GET other");
     assert!(client.ask("SLOWLOG GET").contains("more bytes"), "nothing is slow now");
+}
+
+/// The integers of a reply, in their order.
+fn integers(reply: &str) -> Vec<u64> {
+    reply.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect()
+}
+
+#[test]
+fn slow_moments_are_kept_by_event() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    // A command that the rack answers after more than 30 ms.
+    let slow = |client: &mut Client, command: &str| {
+        rack.set(|knobs| knobs.silent = true);
+        client.send(format!("{command}\r\n").as_bytes());
+        std::thread::sleep(Duration::from_millis(30));
+        rack.set(|knobs| knobs.silent = false);
+        client.reply();
+    };
+    slow(&mut client, "GET a");
+    assert_eq!(client.ask("LATENCY LATEST"), "*0\r\n", "the threshold is 0");
+    assert!(client.ask("LATENCY DOCTOR").contains("isn't monitored."));
+    assert_eq!(client.ask("CONFIG SET latency-monitor-threshold 20"), "+OK\r\n");
+    assert!(client.ask("LATENCY DOCTOR").contains("No command took 20 ms or more."));
+    let before_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    slow(&mut client, "GET a");
+    assert!(client.ask("SET k v").starts_with('+'), "one that isn't slow");
+    slow(&mut client, "MGET a b");
+    slow(&mut client, "SET k v");
+    let latest = client.ask("LATENCY LATEST");
+    let parts: Vec<&str> = latest.split("*4\r\n").collect();
+    assert_eq!(parts.len(), 3, "{latest}");
+    assert!(parts[1].starts_with("$7\r\ncommand\r\n:"), "{latest}");
+    assert!(parts[2].starts_with("$12\r\nfast-command\r\n:"), "{latest}");
+    let [second, last_ms, max_ms] = integers(parts[2])[..] else { panic!("{latest}") };
+    assert!(second >= before_s.as_secs() && second <= before_s.as_secs() + 60, "{latest}");
+    assert!((20..=max_ms).contains(&last_ms), "{latest}");
+    let history = integers(&client.ask("LATENCY HISTORY fast-command"));
+    assert_eq!(history[history.len() - 2..], [second, last_ms]);
+    let told = client.ask("LATENCY DOCTOR");
+    assert!(told.contains("\ncommand: ") && told.contains(" worst of all "), "{told}");
+    let graph = "-ERR 'latency|graph' is not supported by Switchback\r\n";
+    assert_eq!(client.ask("LATENCY GRAPH command"), graph);
+    assert_eq!(client.ask("LATENCY RESET command nosuch"), ":1\r\n");
+    assert_eq!(client.ask("LATENCY RESET"), ":1\r\n");
+    assert_eq!(client.ask("LATENCY LATEST"), "*0\r\n");
+}
+
+#[test]
+fn times_are_counted_by_command() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    for _ in 0..7 {
+        client.ask("SET k v");
+    }
+    client.ask("PING");
+    assert_eq!(client.ask("LATENCY HISTOGRAM get nosuch"), "*0\r\n");
+    let reply = client.ask("LATENCY HISTOGRAM get SET nosuch");
+    let head = "*2\r\n$3\r\nset\r\n*4\r\n$5\r\ncalls\r\n:7\r\n$14\r\nhistogram_usec\r\n*";
+    assert!(reply.starts_with(head), "{reply}");
+    let numbers = integers(&reply);
+    let (bounds, counts): (Vec<u64>, Vec<u64>) =
+        numbers[1..].chunks(2).map(|pair| (pair[0], pair[1])).unzip();
+    assert!(bounds.is_sorted() && bounds.iter().all(|bound| bound.is_power_of_two()), "{reply}");
+    assert!(counts.is_sorted() && counts.last() == Some(&7), "{reply}");
+    client.ask("HELLO 3");
+    let reply = client.ask("LATENCY HISTOGRAM");
+    assert!(reply.starts_with('%') && reply.contains("\r\n%2\r\n$5\r\ncalls\r\n"), "{reply}");
+    for name in ["ping", "set", "latency", "hello"] {
+        assert!(reply.contains(&format!("\r\n{name}\r\n")), "{name}: {reply}");
+    }
 }
 
 /// Under "refuse", commands on several keys are refused, those on one key are not.

@@ -15,12 +15,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 mod catalogue;
 mod clients;
 mod info;
+mod latency;
 mod monitor;
 mod slowlog;
 
 pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
+pub(crate) use latency::latency;
 use monitor::end_monitor;
 pub(crate) use monitor::{monitor, show};
 pub(crate) use slowlog::slowlog;
@@ -240,6 +242,7 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
         Verb::Config => &["rewrite", "resetstat", "help"],
         Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],
         Verb::SlowLog => &["help"],
+        Verb::Latency => &["graph", "help"],
         Verb::Object => &["freq", "help", "idletime", "refcount"],
         _ => &["getkeys", "getkeysandflags", "help"],
     };
@@ -271,6 +274,7 @@ fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
         ("client-output-buffer-limit", format!("normal {} 0 0", config.output_bytes_hard)),
         ("client-query-buffer-limit", config.command_bytes_max.to_string()),
         ("databases", "1".into()),
+        ("latency-monitor-threshold", shared.latency.threshold_ms().to_string()),
         ("maxclients", config.max_clients.to_string()),
         ("maxmemory", "0".into()),
         ("maxmemory-clients", config.client_bytes_max.to_string()),
@@ -318,6 +322,7 @@ pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, a
 fn set_parameters(shared: &Shared, args: Args<'_>) -> Result<(), String> {
     let current = parameters(shared);
     let (mut slower_than_us, mut entries_max) = shared.slow_log.settings();
+    let mut threshold_ms = shared.latency.threshold_ms();
     for at in (2..args.len()).step_by(2) {
         let name = String::from_utf8_lossy(args.get(at)).into_owned();
         let failed = |why: &str| {
@@ -333,6 +338,7 @@ fn set_parameters(shared: &Shared, args: Args<'_>) -> Result<(), String> {
             is_right.then_some(number).ok_or_else(|| failed(&wrong))
         };
         match name.to_ascii_lowercase().as_str() {
+            "latency-monitor-threshold" => threshold_ms = between(0, i64::MAX)? as u64,
             "slowlog-log-slower-than" => slower_than_us = between(-1, i64::MAX)?,
             "slowlog-max-len" => entries_max = between(0, ENTRIES_MAX as i64)? as usize,
             lower => match current.iter().find(|(known, _)| *known == lower) {
@@ -348,6 +354,7 @@ fn set_parameters(shared: &Shared, args: Args<'_>) -> Result<(), String> {
         }
     }
     shared.slow_log.set(slower_than_us, entries_max);
+    shared.latency.set_threshold_ms(threshold_ms);
     Ok(())
 }
 

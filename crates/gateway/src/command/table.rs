@@ -93,6 +93,7 @@ commands! {
     IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0" "Increments the floating point value of a key by a number.";
     Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0" "Returns information and statistics about the gateway.";
     Keys "keys" 2 [readonly] 0 0 0 "generic" "1.0.0" "Returns the keys that match a pattern, if they aren't too many.";
+    Latency "latency" -2 [admin noscript loading stale] 0 0 0 "server" "2.8.13" "A container for commands about slow moments.";
     Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0" "Finds the longest common subsequence of two values.";
     Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";

@@ -174,10 +174,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "restore-asking",
         ],
     ),
-    (
-        "it has none of Redis' internals to show or change",
-        &["acl", "debug", "latency", "module", "lolwut"],
-    ),
+    ("it has none of Redis' internals to show or change", &["acl", "debug", "module", "lolwut"]),
 ];
 
 /// Why Switchback doesn't have this command of Redis (lower case); `None` if Redis hasn't, either.

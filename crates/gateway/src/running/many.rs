@@ -135,7 +135,7 @@ impl Running {
         let to = Address { connection, number, verb, arrived_us };
         self.outbox.replies.reply(to, by, unspooled, |out, resp3| batch.write(out, resp3));
         let took_us = self.now.monotonic_us.saturating_sub(arrived_us);
-        if self.slow_log.wants(took_us) {
+        if self.is_slow(took_us) {
             self.was_slow(connection, took_us, verb, batch.first_key().map(shown));
         }
         let held = batch.held_bytes();
