@@ -354,6 +354,7 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Config => Ok(Plan::Here(introspect::config)),
         Verb::Command => Ok(Plan::Here(introspect::command)),
         Verb::SlowLog => Ok(Plan::Here(introspect::slowlog)),
+        Verb::HotKeys => Ok(Plan::Here(introspect::hot_keys)),
         Verb::Latency => Ok(Plan::Here(introspect::latency)),
         Verb::Monitor => Ok(Plan::HereAlone(introspect::monitor)),
         Verb::Info => Ok(Plan::Here(introspect::info)),
@@ -434,14 +435,22 @@ fn delex(args: Args<'_>) -> Result<Plan<'_>, Failure> {
 }
 
 fn object(args: Args<'_>) -> Result<Plan<'_>, Failure> {
-    if !args.get(1).eq_ignore_ascii_case(b"encoding") {
-        return Ok(Plan::Here(introspect::no_subcommand));
+    let sub = args.get(1).to_ascii_lowercase();
+    match (&sub[..], args.len()) {
+        (b"encoding" | b"freq" | b"idletime", 3) => check_key(args.get(2))?,
+        (b"encoding" | b"freq" | b"idletime", _) => {
+            let sub = String::from_utf8_lossy(&sub);
+            let text = format!("ERR wrong number of arguments for 'object|{sub}' command");
+            return Err(Failure::Text(text));
+        }
+        _ => return Ok(Plan::Here(introspect::no_subcommand)),
     }
-    if args.len() != 3 {
-        return Err(Failure::Static("ERR wrong number of arguments for 'object|encoding' command"));
-    }
-    check_key(args.get(2))?;
-    Ok(Plan::One(Action::View(View::Encoding), [args.get(2), &[]]))
+    let view = match &sub[..] {
+        b"encoding" => View::Encoding,
+        b"idletime" => View::IdleTime,
+        _ => return Ok(Plan::Run(introspect::frequency)),
+    };
+    Ok(Plan::One(Action::View(view), [args.get(2), &[]]))
 }
 
 fn memory(args: Args<'_>) -> Result<Plan<'_>, Failure> {

@@ -40,7 +40,7 @@ fn the_core_commands() {
         ("DBSIZE", ":2\r\n"),
         ("MEMORY USAGE a", ":4\r\n"),
         ("OBJECT ENCODING a", "$6\r\nembstr\r\n"),
-        ("OBJECT FREQ a", "-ERR 'object|freq' is not supported by Switchback\r\n"),
+        ("OBJECT FREQ none", "$-1\r\n"),
         ("MEMORY STATS", "-ERR 'memory|stats' is not supported by Switchback\r\n"),
         ("FLUSHALL", "+OK\r\n"),
         ("DBSIZE", ":0\r\n"),

@@ -76,3 +76,20 @@ fn redis_cli_monitors() {
     cli.kill().unwrap();
     cli.wait().unwrap();
 }
+
+#[test]
+fn redis_cli_finds_the_hot_key() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = fake::Client::connect(&gateway);
+    client.ask("MSET cold 1 hot 2 cool 3");
+    for _ in 0..100 {
+        client.send("GET hot\r\n".repeat(100).as_bytes());
+        (0..100).for_each(|_| drop(client.reply()));
+    }
+    let port = gateway.local_addr().port();
+    let Some(output) = run("redis-cli", port, &["--hotkeys"]) else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let found = text.lines().find(|line| line.starts_with("hot key found with counter: "));
+    let found = found.unwrap_or_else(|| panic!("{text}"));
+    assert!(found.contains("keyname: \"hot\"") || found.ends_with("keyname: hot"), "{text}");
+}

@@ -84,6 +84,17 @@ impl Heat {
         }
         hottest
     }
+
+    /// Requests for the key of this hash, in the same time as of [`Heat::hottest`]: an estimate
+    /// from samples, 0 for a key that isn't among the hottest.
+    pub fn requests(&self, hash: &KeyHash, seconds: u64) -> u64 {
+        let now_us = elapsed_us(self.started);
+        let of = |recorded: &Arc<Recorded>| {
+            let keys = recorded.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.samples_of(hash, now_us, seconds)
+        };
+        self.recorded.iter().map(of).sum::<u64>() * u64::from(SAMPLED_ONE_IN)
+    }
 }
 
 fn elapsed_us(since: Instant) -> u64 {
@@ -174,6 +185,9 @@ mod tests {
         assert_eq!((keys[0].key(), keys[1].key(), keys.len()), (&b"many"[..], &b"few"[..], 2));
         let share = f64::from(keys[0].samples()) / samples;
         assert!((0.7..0.8).contains(&share), "{share}");
+        let many = heat.requests(&KeyHash([9; 16]), SECONDS_MAX);
+        assert_eq!(many, u64::from(keys[0].samples() * SAMPLED_ONE_IN));
+        assert_eq!(heat.requests(&KeyHash([1; 16]), SECONDS_MAX), 0);
     }
 
     #[test]

@@ -160,6 +160,11 @@ impl Sketch {
         self.samples
     }
 
+    /// Samples of a key while it had a place.
+    pub(super) fn samples_of(&self, hash: &KeyHash) -> u32 {
+        self.find(hash).map_or(0, |at| self.keys[at].samples())
+    }
+
     /// The keys that have a place.
     pub(super) fn keys(&self) -> &[HotKey] {
         &self.keys

@@ -38,16 +38,29 @@ impl Window {
 
     /// Adds what was counted in the last `seconds` and the one under way.
     pub(super) fn add_to(&self, hottest: &mut Hottest, now_us: u64, seconds: u64) {
-        let last = now_us / SECOND_US;
-        let first = last.saturating_sub(seconds.min(SECONDS_MAX));
+        let (first, last) = limits(now_us, seconds);
         hottest.window_us = now_us - first * SECOND_US;
-        for second in first..=last {
-            let pane = &self.0[(second % PANES as u64) as usize];
-            if pane.second == second {
-                hottest.add(&pane.sketch);
-            }
-        }
+        self.sketches(first, last).for_each(|sketch| hottest.add(sketch));
     }
+
+    /// Samples of a key in the last `seconds` and the one under way.
+    pub(super) fn samples_of(&self, hash: &KeyHash, now_us: u64, seconds: u64) -> u64 {
+        let (first, last) = limits(now_us, seconds);
+        self.sketches(first, last).map(|sketch| u64::from(sketch.samples_of(hash))).sum()
+    }
+
+    fn sketches(&self, first: u64, last: u64) -> impl Iterator<Item = &Sketch> {
+        (first..=last).filter_map(move |second| {
+            let pane = &self.0[(second % PANES as u64) as usize];
+            (pane.second == second).then_some(&pane.sketch)
+        })
+    }
+}
+
+/// The first second of a window, and the one under way.
+fn limits(now_us: u64, seconds: u64) -> (u64, u64) {
+    let last = now_us / SECOND_US;
+    (last.saturating_sub(seconds.min(SECONDS_MAX)), last)
 }
 
 /// The hottest keys of a window.
@@ -122,6 +135,9 @@ mod tests {
         // Nothing came since.
         assert_eq!(counted(&window, 29 * SECOND_US, SECONDS_MAX)[0], (1, 1));
         assert_eq!(counted(&window, 30 * SECOND_US, SECONDS_MAX), []);
+        let samples = |name, seconds| window.samples_of(&KeyHash([name; 16]), now_us, seconds);
+        assert_eq!((samples(1, 0), samples(1, 1), samples(1, u64::MAX)), (1, 2, PANES as u64));
+        assert_eq!((samples(118, 1), samples(118, 0), samples(99, 9)), (1, 0, 0));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 mod catalogue;
 mod clients;
+mod hot;
 mod info;
 mod latency;
 mod monitor;
@@ -22,6 +23,7 @@ mod slowlog;
 pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
+pub(crate) use hot::{frequency, hot_keys};
 pub(crate) use latency::latency;
 use monitor::end_monitor;
 pub(crate) use monitor::{monitor, show};
@@ -243,7 +245,8 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
         Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],
         Verb::SlowLog => &["help"],
         Verb::Latency => &["graph", "help"],
-        Verb::Object => &["freq", "help", "idletime", "refcount"],
+        Verb::Object => &["help", "refcount"],
+        Verb::HotKeys => &["help"],
         _ => &["getkeys", "getkeysandflags", "help"],
     };
     if known.contains(&sub.to_ascii_lowercase().as_str()) {

@@ -88,6 +88,7 @@ commands! {
     GetRange "getrange" 4 [readonly] 1 1 1 "string" "2.4.0" "Returns a part of a value.";
     GetSet "getset" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Returns the old value of a key after setting a new one.";
     Hello "hello" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.0.0" "Handshakes with the server.";
+    HotKeys "hotkeys" -2 [admin noscript] 0 0 0 "server" "8.6.0" "A container for commands about hot keys.";
     Incr "incr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by one.";
     IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by a number.";
     IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0" "Increments the floating point value of a key by a number.";
