@@ -447,7 +447,7 @@ impl Running {
     /// Ends an operation; those that waited for it may go on.
     #[inline]
     fn finish(&mut self, at: u32) {
-        let operation = &mut self.operations[at];
+        let operation = &self.operations[at];
         let (id, held) = (operation.connection, operation.held_bytes());
         let counts = matches!(operation.parent, Parent::Reply(_));
         let took_us = self.now.monotonic_us.saturating_sub(operation.arrived_us);
