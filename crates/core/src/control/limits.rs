@@ -276,8 +276,9 @@ impl ClientNotice {
                 check(served.is_plausible(), "map of the chains")?;
                 to.check()
             }
-            ClientNotice::Quiesce { chain: its, epoch: ends } => {
-                chain(*its).and_then(|()| epoch(*ends))
+            ClientNotice::Quiesce { chain: its, epoch: named }
+            | ClientNotice::Released { chain: its, epoch: named } => {
+                chain(*its).and_then(|()| epoch(*named))
             }
             ClientNotice::Gathered { .. } => Ok(()),
         }
