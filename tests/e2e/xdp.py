@@ -1,8 +1,11 @@
-"""A rack whose switch runs in the kernel: what clients write is there, hot keys are answered by the interface, and nothing stays behind."""
+"""A rack whose switch runs in the kernel: what clients write is there, hot keys are answered by the interface, and
+nothing stays behind. And a chain of two such switches."""
 
 import ctypes
+import json
 import os
 import socket
+import statistics
 import struct
 import subprocess
 import threading
@@ -13,7 +16,27 @@ import checks
 from checks import PATIENCE_S
 from rack import SWITCHBACK, Client, Failed, Process, temporary
 
-SPACES = {"switch": 1, "node0": 2, "node1": 3, "front": 4}
+SPACES = {"switch": 1, "node0": 2, "node1": 3, "front": 4, "switch1": 5}
+# What of rack.toml says which switches there are.
+ONE = """
+[[switch]]
+address = "{first}"
+metrics = "10.0.7.1:9465"
+"""
+CHAIN = """
+[topology]
+layers = 2
+[[switch]]
+address = "{first}"
+metrics = "10.0.7.1:9465"
+layer = 1
+domain = "keeper"
+[[switch]]
+address = "{second}"
+metrics = "10.0.7.5:9465"
+layer = 2
+domain = "owner"
+"""
 SOL_PACKET, PACKET_AUXDATA = 263, 8
 ADDRESS = {4: ("10.0.7.{}", 24), 6: ("fd00::{}", 64)}
 
@@ -44,12 +67,16 @@ def url(version, number, port):
 
 
 class Rack:
-    def __init__(self, directory, version, mode):
+    """A process a part, with these switches."""
+
+    def __init__(self, directory, version, mode, scheme="farreach", switches=ONE):
         self.directory, self.mode = directory, mode
+        switches = switches.format(first=url(version, 1, 5357), second=url(version, 5, 5357))
         self.config = os.path.join(directory, "rack.toml")
         with open(self.config, "w") as file:
             file.write(f"""
 [rack]
+scheme = "{scheme}"
 metrics = "10.0.7.4:9464"
 switch_timeout_ms = 600
 snapshot_period_ms = 1000
@@ -62,9 +89,7 @@ listen = "10.0.7.4:7000"
 [gateway]
 resp = "127.0.0.1:6380"
 workers = 1
-[[switch]]
-address = "{url(version, 1, 5357)}"
-metrics = "10.0.7.1:9465"
+{switches}
 [[node]]
 address = "{url(version, 2, 5400)}"
 sync = "none"
@@ -73,7 +98,9 @@ address = "{url(version, 3, 5400)}"
 sync = "none"
 """)
         self.parts = {}
-        parts = [("controller", "front"), ("node 0", "node0"), ("node 1", "node1"), ("switch 0", "switch"), ("gateway", "front")]
+        parts = [("controller", "front"), ("node 0", "node0"), ("node 1", "node1"), ("switch 0", "switch")]
+        parts += [("switch 1", "switch1")] if scheme == "distreach" else []
+        parts += [("gateway", "front")]
         for name, space in parts:
             self.start(name, space)
         self.ready = {name: self.parts[name].wait_ready() for name, _ in parts}
@@ -86,10 +113,17 @@ sync = "none"
         log = os.path.join(self.directory, name.replace(" ", "-") + ".log")
         self.parts[name] = Process(name, *arguments, log=log, before=["ip", "netns", "exec", space])
 
-    def metrics(self):
+    def metrics(self, number=1):
         # TCP over the same interface: what isn't ours is passed to the kernel.
-        url = "http://10.0.7.1:9465/metrics"
+        url = f"http://10.0.7.{number}:9465/metrics"
         return urllib.request.urlopen(url, timeout=PATIENCE_S).read().decode()
+
+    def told(self, path):
+        with urllib.request.urlopen(f"http://10.0.7.4:9464{path}", timeout=PATIENCE_S) as answer:
+            return json.load(answer)
+
+    def chain(self):
+        return self.told("/chains")[0]["switches"]
 
     def close(self):
         for part in self.parts.values():
@@ -106,10 +140,10 @@ def eventually(what, condition):
         raise SystemExit(f"not in {PATIENCE_S} s: {what}")
 
 
-def check(client, rack, sizes):
+def check(client, rack, sizes, owner=1):
     """Hot keys of several sizes are absorbed; everything reads as it was written."""
     values = {f"key-{size}": b"%d:" % size + b"x" * size for size in sizes}
-    before = total(rack.metrics(), "switchback_absorbed_writes_total")
+    before = total(rack.metrics(owner), "switchback_absorbed_writes_total")
     count = [0]
 
     def round_trip():
@@ -121,7 +155,7 @@ def check(client, rack, sizes):
                 got = client.insist("GET", key)
                 if got != values[key]:
                     raise SystemExit(f"{key}: {got[:40]!r} instead of {values[key][:40]!r}")
-        return total(rack.metrics(), "switchback_absorbed_writes_total") > before + 100
+        return total(rack.metrics(owner), "switchback_absorbed_writes_total") > before + 100
 
     eventually("the switch absorbs writes", round_trip)
     # Larger than any slot: relayed in fragments, uncached.
@@ -281,6 +315,12 @@ def refusals(rack):
     refuses(rack, "none0", ["no interface none0"])
 
 
+def logs(directory):
+    for name in os.listdir(directory):
+        if name.endswith(".log"):
+            print(f"--- {name}\n" + open(os.path.join(directory, name)).read()[-3000:])
+
+
 def scenario(version, mode):
     with temporary() as directory:
         rack = Rack(directory, version, mode)
@@ -297,7 +337,8 @@ def scenario(version, mode):
             if total(text, 'switchback_dropped_packets_total{part="switch",index="0",reason="room"}') != 0:
                 raise SystemExit("what is left to the process is counted as dropped")
             print(f"IPv{version} {mode}: {total(text, 'switchback_absorbed_writes_total'):.0f} writes absorbed,"
-                  f" {total(text, 'switchback_xdp_passed_total'):.0f} packets left to the process")
+                  f" {total(text, 'switchback_xdp_passed_total'):.0f} packets left to the process; a hit, median"
+                  f" {hit_us(client, 'key-100'):.0f} us at the gateway's client")
             if (version, mode) == (4, "native"):
                 passes()
             if forwarding(version) != "1":
@@ -325,9 +366,59 @@ def scenario(version, mode):
             if version == 4:
                 refusals(rack)
         except BaseException:
-            for name in os.listdir(directory):
-                if name.endswith(".log"):
-                    print(f"--- {name}\n" + open(os.path.join(directory, name)).read()[-3000:])
+            logs(directory)
+            raise
+        finally:
+            rack.close()
+
+
+def hit_us(client, key):
+    """How long a read of a cached key takes, from the gateway's client through the switches and back: the median."""
+    times = []
+    for _ in range(2000):
+        began = time.perf_counter()
+        client.run("GET", key)
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
+
+
+def chain(version, mode):
+    """Two switches in the kernel are a chain: the owner absorbs, the keeper keeps, and either may go."""
+    with temporary() as directory:
+        rack = Rack(directory, version, mode, "distreach", CHAIN)
+        try:
+            client = Client("127.0.0.1:6380")
+            eventually("both switches serve", lambda: rack.chain() == [0, 1])
+            values = check(client, rack, [1, 100, 200, 1000], owner=5)
+            kept = lambda: total(rack.metrics(), "switchback_kept_records_total")
+            eventually("the keeper keeps what the owner absorbs", lambda: kept() > 100)
+            # They hear each other through the datapath: nobody is left out though probes count all the time.
+            probes = lambda number: total(rack.metrics(number), 'switchback_switch_probes_total')
+            heard = {number: probes(number) for number in (1, 5)}
+            eventually("each hears the other", lambda: all(probes(number) > heard[number] + 100 for number in heard))
+            if rack.chain() != [0, 1] or any(its["error"] for its in rack.told("/switches")):
+                raise SystemExit(f"a switch was left out: {rack.told('/switches')}")
+            print(f"IPv{version} {mode}: {kept():.0f} records kept; a hit through two switches, median"
+                  f" {hit_us(client, 'key-100'):.0f} us at the gateway's client")
+            # What the owner absorbed is nowhere but there and at the keeper.
+            rack.parts["switch 1"].kill()
+            eventually("the keeper serves alone", lambda: rack.chain() == [0])
+            for key, value in values.items():
+                if key != "key-1" and client.insist("GET", key) != value:
+                    raise SystemExit(f"{key} isn't what was acknowledged before its owner was killed")
+            rack.start("switch 1", "switch1")
+            rack.parts["switch 1"].wait_ready()
+            eventually("the chain is whole again", lambda: rack.chain() == [0, 1])
+            # One direction dies, of data alone: what is for the owner goes to a host that isn't meant.
+            nowhere, owner = "02:00:00:00:00:ff", ADDRESS[version][0].format(5)
+            run("bridge", "-n", "hub", "fdb", "replace", nowhere, "dev", "front", "master", "static")
+            run("ip", "-n", "switch", "neighbour", "replace", owner, "dev", "eth0", "nud", "permanent", "lladdr", nowhere)
+            told = "nothing gets from switch 0 to switch 1"
+            eventually("a dead link is noticed", lambda: told in (rack.told("/switches")[0]["error"] or ""))
+            if client.insist("GET", "large") is None or client.insist("SET", "after", "all") != "OK":
+                raise SystemExit("the chain doesn't go on without one end of a dead link")
+        except BaseException:
+            logs(directory)
             raise
         finally:
             rack.close()
@@ -338,6 +429,8 @@ def main():
     enter("front")
     for version, mode in [(4, "native"), (6, "native"), (4, "generic")]:
         scenario(version, mode)
+    for version, mode in [(4, "native"), (6, "generic")]:
+        chain(version, mode)
 
 
 main()

@@ -102,6 +102,7 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
     const HOT: &str = "Misses of which a node was told that the key is hot.";
     const REPORTS: &str = "Reports of the pipeline to its agent.";
     const PASSED: &str = "Packets that a keeper passed between the clients and its chain's owner.";
+    const PROBES: &str = "Probes of its neighbours in the chain that arrived.";
     const KEPT: &str = "Records that a keeper stored of the owner's answers.";
     let counters = [
         ("switchback_absorbed_writes_total", ABSORBED, counted.absorbed_writes),
@@ -116,6 +117,7 @@ fn outcomes(samples: &mut Samples, switch: &str, counted: &Statistics) {
         ("switchback_agent_reports_total", REPORTS, counted.reports),
         ("switchback_passed_packets_total", PASSED, counted.passed),
         ("switchback_kept_records_total", KEPT, counted.kept),
+        ("switchback_switch_probes_total", PROBES, counted.probe),
     ];
     samples.counters(&[("switch", switch)], counters);
 }
