@@ -320,6 +320,8 @@ def a_trace_is_played(browser, directory):
 def commands_need_the_token(browser, rack):
     browser.open("health")
     check("without the token nothing can be commanded", eventually(lambda: "need the console's token" in browser.text()), browser.text())
+    for says in ["no chain goes on without a switch that lives", "no acknowledged value was given up"]:
+        check(f"the rack is well: {says}", eventually(lambda: says in browser.text(".checks")), browser.text(".checks"))
     settings = lambda: dict(row[:2] for row in browser.rows("Settings in force"))
     check("settings are shown", eventually(lambda: settings().get("[console] access") == "control"), settings())
     check("secrets are not", "hunter2" not in browser.driver.page_source and settings()["[gateway] has_password"] == "true")

@@ -40,6 +40,11 @@ const CHECKS = [
     const abandoned = events.events.filter((event) => event.kind === "recovery").reduce((sum, event) => sum + event.abandoned_clients, 0);
     return [abandoned === 0, abandoned ? `${count(abandoned, "client")} abandoned by recoveries: what only they had may be lost` : "no recovery has abandoned one"];
   }],
+  ["losses", ({ chains }) => {
+    if (!chains) return [true, "known to the controller"];
+    const lost = chains.filter((it) => it.losses > 0);
+    return [lost.length === 0, lost.map((it) => `chain ${it.chain}: ${count(it.losses, "loss", "es")} declared since the controller started`).join("; ") || "no acknowledged value was given up"];
+  }],
   ["spool", ({ status }) => {
     const { preserved_records, preserved_bytes, spool_bytes } = status.clients;
     return [true, preserved_records === null ? "known to the gateway" : `${whole(preserved_records)} records preserved, ${bytes(preserved_bytes)}; ${spool_bytes === null ? "no spool" : `spool of ${bytes(spool_bytes)}`}`];
@@ -53,8 +58,10 @@ const CHECKS = [
 ];
 
 async function look() {
-  const [status, events] = await Promise.all([ask("status"), ask("events?limit=1000")]);
-  return { status, events };
+  // Chains are the controller's to tell; a part that can't ask it says the rest.
+  const chains = ask("chains").catch(() => null);
+  const [status, events, told] = await Promise.all([ask("status"), ask("events?limit=1000"), chains]);
+  return { status, events, chains: told };
 }
 
 export class Health extends Component {
