@@ -254,7 +254,7 @@ class Copies:
 
     @staticmethod
     def epochs(name, chains):
-        """The epoch of each chain of which a switch counts as a member; `None`: nobody tells."""
+        """The epoch of each chain of which a switch counts as a member; `None`: it isn't told."""
         index = int(name.split()[1])
         return chains and {its["chain"]: its["epoch"] for its in chains if index in its["switches"]}
 
@@ -560,7 +560,7 @@ def judge(checked, found, path):
 
 
 def goes_on(loads, seconds):
-    """Whether commands are answered for so long, and none fails."""
+    """Whether commands are answered for these seconds, and none fails."""
     count = lambda: (sum(load.failed + load.unknown for load in loads), sum(load.answered for load in loads))
     before = count()
     time.sleep(seconds)

@@ -167,7 +167,7 @@ def cached(rack):
 
 
 def fill(rack, client, records):
-    """Writes keys until so many of one chain are cached. The chain, and so many of its keys."""
+    """Writes keys until `records` of one chain are cached. The chain, and that number of its keys."""
     keys = [b"hot:%06d" % i for i in range(records * rack.shape.chains * 21 // 20)]
 
     def filled():
@@ -196,8 +196,8 @@ def absorb(client, pairs):
 
 
 def kill_owner(rack, number, records=RECORDS):
-    """Kills the owner of a chain that has so many dirty records. What became of them, and how long it took to read them
-    all, before the kill and since."""
+    """Kills the owner of a chain that has `records` dirty records. What became of them, and how long it took to read
+    them all, before the kill and since."""
     client, readers = Client(rack.resp, timeout_s=PATIENCE_S), [Reader(rack.resp) for _ in range(READERS)]
     until("every chain has its switches", lambda: is_whole(rack))
     chain, keys = fill(rack, client, records)

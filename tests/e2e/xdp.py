@@ -392,7 +392,7 @@ def chain(version, mode):
             values = check(client, rack, [1, 100, 200, 1000], owner=5)
             kept = lambda: total(rack.metrics(), "switchback_kept_records_total")
             eventually("the keeper keeps what the owner absorbs", lambda: kept() > 100)
-            # They hear each other through the datapath: nobody is left out though probes count all the time.
+            # They hear each other through the datapath: no switch is left out while probes arrive.
             probes = lambda number: total(rack.metrics(number), 'switchback_switch_probes_total')
             heard = {number: probes(number) for number in (1, 5)}
             eventually("each hears the other", lambda: all(probes(number) > heard[number] + 100 for number in heard))

@@ -225,7 +225,7 @@ impl Rack {
     }
 
     /// Time passes while all of these switches live, of which each hears what `heard` says after
-    /// so many heartbeats.
+    /// a number of heartbeats.
     fn pass_hearing(
         &mut self,
         us: u64,
@@ -837,7 +837,7 @@ fn a_chain_goes_on_without_the_end_of_a_dead_link_that_fewer_others_hear() {
 }
 
 #[test]
-fn a_keeper_goes_if_both_ends_of_a_dead_link_are_heard_by_nobody_else() {
+fn a_keeper_goes_if_both_ends_of_a_dead_link_are_heard_by_no_other() {
     let mut rack = Rack::apart(3, |_| ());
     let living = [(0, 1), (1, 2)];
     rack.pass_hearing(

@@ -1,4 +1,4 @@
-//! MONITOR: what is shown, to whom, and what becomes of a monitor that doesn't read.
+//! MONITOR: what is shown, on which connections, and what becomes of a monitor that doesn't read.
 #![allow(clippy::unwrap_used)]
 
 mod fake;
@@ -214,7 +214,7 @@ fn monitors_see_what_all_workers_execute() {
     }
 }
 
-/// It is told of what it lost, and nobody waits for it.
+/// It is told of what it lost, and no other connection waits for it.
 #[test]
 fn a_monitor_that_does_not_read_loses_lines() {
     let gateway = start(config());

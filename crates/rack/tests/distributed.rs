@@ -106,7 +106,7 @@ async fn write_until(client: &Client, value: &[u8], holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the controller hears so many switches.
+/// Waits until the controller hears `count` switches.
 async fn until_alive(controller: &ControllerPart, count: usize) {
     let start = Instant::now();
     loop {

@@ -36,7 +36,7 @@ pub(super) struct Nemesis {
     under_way: u32,
     calm_since_us: u64,
     longest_calm_us: u64,
-    /// From whom to whom packets don't get any more.
+    /// The direction between two parts in which packets are lost for the rest of the run.
     dead_link: Option<(Part, Part)>,
     /// How often each kind struck.
     pub(super) counts: BTreeMap<FaultKind, u64>,

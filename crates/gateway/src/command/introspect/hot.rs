@@ -84,7 +84,7 @@ pub(crate) fn frequency(
     Flow::Done
 }
 
-/// Where the counter of Redis' LFU policy would be after so many requests. With `lfu-log-factor` 10
+/// Where the counter of Redis' LFU policy would be after this number of requests. With `lfu-log-factor` 10
 /// one that is `n` above its first value, 5, takes another `10 n + 1` requests to go on, so `n`
 /// takes some `5 n²` of them.
 fn counter(requests: u64) -> u8 {

@@ -113,7 +113,7 @@ fn histograms(out: &mut Vec<u8>, shared: &Shared, verbs: &[Verb], resp3: bool) {
     }
 }
 
-/// A command's counts by bucket, whoever answered.
+/// A command's counts by bucket, those of all parts that answer together.
 fn buckets(shared: &Shared, verb: Verb) -> [u64; BUCKETS] {
     let mut buckets = [0; BUCKETS];
     for worker in shared.statistics.workers() {
