@@ -229,7 +229,7 @@ class Writers:
         self.address, self.stopping = address, threading.Event()
         self.acknowledged, self.tried, self.failures = {}, {}, []
         self.count, self.errors, self.longest_s = 0, 0, 0.0
-        self.threads = [threading.Thread(target=self.write, args=(i,)) for i in range(connections)]
+        self.threads = [threading.Thread(target=self.write, args=(i,), daemon=True) for i in range(connections)]
         for thread in self.threads:
             thread.start()
 
