@@ -136,7 +136,7 @@ impl Ablation {
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions)).hinted(1181).by(&[
+        .caught_in(1600, Some(Focus::Evictions)).hinted(1295).by(&[
             Check::Linearizable,
             Check::Condition,
             Check::WriteRanTwice,
@@ -168,7 +168,7 @@ impl Ablation {
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(500, Some(Focus::Stragglers)).hinted(53).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
+        .caught_in(500, Some(Focus::Stragglers)).hinted(197).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
             "it isn't known why clients don't see it: in all runs so far the old epoch's answer was newer than what its reader knew",
         )),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
@@ -186,7 +186,7 @@ impl Ablation {
             Mechanisms { settled_ends: false, ..ALL },
         )
         .caught_in(800, Some(Focus::Restarts))
-        .hinted(157)
+        .hinted(437)
         .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
             "release-by-any-chain",
@@ -218,7 +218,7 @@ impl Ablation {
             "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
             Mechanisms { fenced_refusals: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(32).by(&[Check::StrangeValue, Check::WriteRanTwice]),
+        .caught_in(800, Some(Focus::Floors)).hinted(107).by(&[Check::StrangeValue, Check::WriteRanTwice]),
         parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",
@@ -231,7 +231,7 @@ impl Ablation {
             "below a floor a series of conditional writes that began upon nothing says nothing of older writes",
             Mechanisms { unsure_dependents: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(19).by(&[Check::Condition]),
+        .caught_in(800, Some(Focus::Floors)).hinted(107).by(&[Check::Condition]),
         datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION)
             .caught_in(10, None)
             .by(&[Check::WriteRanTwice, Check::StrangeValue]),
