@@ -505,14 +505,6 @@ pub enum ClientNotice {
         /// The chunk.
         chunk: u32,
     },
-    /// Nodes serve again what they held for a recovery: requests that wait are worth sending again
-    /// at once.
-    Released {
-        /// The chain.
-        chain: ChainId,
-        /// The epoch that was recovered.
-        epoch: u32,
-    },
 }
 
 /// Where a client's packets go.

@@ -276,9 +276,8 @@ impl ClientNotice {
                 check(served.is_plausible(), "map of the chains")?;
                 to.check()
             }
-            ClientNotice::Quiesce { chain: its, epoch: named }
-            | ClientNotice::Released { chain: its, epoch: named } => {
-                chain(*its).and_then(|()| epoch(*named))
+            ClientNotice::Quiesce { chain: its, epoch: ends } => {
+                chain(*its).and_then(|()| epoch(*ends))
             }
             ClientNotice::Gathered { .. } => Ok(()),
         }
