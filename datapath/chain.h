@@ -67,7 +67,7 @@ STEP u32 chain_takes(struct packet *packet, struct call *call, bool is_answer)
     return likely(is_taken) ? CONTINUE : drop(NEIGHBOUR);
 }
 
-// A neighbour's probe shows that its packets arrive: short ones, and as long as there are any.
+// Counts a neighbour's probe, which ends here: short ones, and those of the longest packet, apart.
 STEP u32 chain_hear(struct packet *packet, struct call *call)
 {
     struct registers *registers = registers_of(call);

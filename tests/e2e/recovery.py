@@ -18,7 +18,7 @@ import threading
 import time
 import urllib.request
 
-from checks import PATIENCE_S
+from checks import PATIENCE_S, eventually
 from rack import Client, Failed, Rack, Shape, temporary
 
 SHAPE = Shape("distreach", layers=2, chains=2, spares=1, nodes=4)
@@ -141,11 +141,9 @@ def told(rack, path):
 
 def until(what, holds):
     """Waits for something, and returns it."""
-    end = time.monotonic() + PATIENCE_S
-    while not (it := holds()):
-        if time.monotonic() > end:
-            raise SystemExit(f"FAILED: not within {PATIENCE_S} s: {what}")
-        time.sleep(0.02)
+    it = eventually(holds)
+    if not it:
+        raise SystemExit(f"FAILED: not within {PATIENCE_S} s: {what}")
     return it
 
 

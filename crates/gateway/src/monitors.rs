@@ -30,9 +30,9 @@ struct Monitor {
     lines: Vec<u8>,
     /// Commands that had no room behind `lines`.
     dropped: u64,
-    /// Its worker was woken, or has taken note of the lines. It is woken once for what it takes at
-    /// once.
+    /// Its worker was woken since lines were taken last: one wake-up is enough.
     is_told: bool,
+    /// Its worker has listed it among the connections to write to since then.
     is_noted: bool,
 }
 

@@ -68,7 +68,7 @@ fn counting_of_hot_keys_is_always_on() {
     for (command, reply) in [
         ("HOTKEYS START METRICS 1 CPU", "-ERR hotkey tracking session already in progress"),
         ("HOTKEYS RESET", "-ERR hotkey tracking session in progress, stop tracking first"),
-        ("HOTKEYS STOP", "-ERR hot keys are always counted, the last seconds of them"),
+        ("HOTKEYS STOP", "-ERR HOTKEYS STOP isn't supported: hot keys are always counted"),
         ("HOTKEYS STOP x", "-ERR wrong number of arguments for 'hotkeys|stop' command"),
         ("HOTKEYS GET x", "-ERR wrong number of arguments for 'hotkeys|get' command"),
         ("HOTKEYS", "-ERR wrong number of arguments for 'hotkeys' command"),

@@ -88,7 +88,7 @@ pub(super) struct Shared<'a> {
     pub(super) ready: AtomicU32,
     /// Set when all are.
     pub(super) times: OnceLock<Times>,
-    /// Clients all operations of which have ended.
+    /// Clients whose operations have all ended.
     pub(super) drained: AtomicU32,
     /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,

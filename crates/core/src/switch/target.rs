@@ -231,7 +231,7 @@ impl Inject<'_> {
     }
 
     /// Sends each neighbour a short probe and one as long as a packet can be, which a link with too
-    /// small an MTU loses (L14). How many of theirs arrived; `None` if nothing can be lost.
+    /// small an MTU loses (rule 28). How many of theirs arrived; `None` if nothing can be lost.
     pub(super) fn probe(&mut self, place: &Place) -> Option<Heard> {
         const FILLING: [u8; PACKET_BYTES_MAX - HEADER_BYTES - 1] =
             [0; PACKET_BYTES_MAX - HEADER_BYTES - 1];

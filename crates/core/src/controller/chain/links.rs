@@ -3,14 +3,15 @@
 //!
 //! Switches probe their neighbours through the data path, and tell how many probes arrived. One
 //! that hears nothing new of a neighbour for as long as a silent switch takes to count as dead has
-//! lost the link to it, in this direction. Without one end of the link every packet finds its way.
+//! lost the link to it, in this direction. The chain then goes on without one end of that link.
 
 use super::{Chain, Context, Phase};
 use crate::time::Now;
 use std::collections::BTreeMap;
 use switchback_wire::{Heard, PACKET_BYTES_MAX, Probes};
 
-/// The pause after a switch was left out doubles each time, to as many times the first one.
+/// Exponential backoff: the pause doubles each time that a switch is left out, to at most this many
+/// times the first one.
 const PAUSES_MAX: u64 = 64;
 
 /// A switch next to another one in the chain, as that one hears it.
@@ -20,15 +21,15 @@ enum Side {
     After,
 }
 
-/// What a switch has heard of a neighbour in this epoch, and when that was news.
+/// The probes of a neighbour that a switch has heard in this epoch, and when each count rose last.
 #[derive(Clone, Copy, Debug)]
-struct Ear {
+struct Reception {
     probes: Probes,
     short_us: u64,
     full_us: u64,
 }
 
-impl Ear {
+impl Reception {
     fn hear(&mut self, now: Now, probes: Probes) {
         if probes.short != self.probes.short {
             self.short_us = now.monotonic_us;
@@ -49,14 +50,19 @@ enum Fault {
     ShortOnly,
 }
 
+/// One direction of a link that is dead.
+#[derive(Clone, Copy, Debug)]
+struct DeadLink {
+    from: u16,
+    /// It doesn't hear `from`.
+    to: u16,
+    fault: Fault,
+}
+
 /// A switch that the chain goes on without.
 #[derive(Clone, Copy, Debug)]
 struct LeftOut {
-    /// Which switch it doesn't hear, or isn't heard by.
-    neighbour: u16,
-    /// Whether it is the one that isn't heard.
-    is_unheard: bool,
-    fault: Fault,
+    link: DeadLink,
     /// It may serve again from then on.
     until_us: u64,
     pause_us: u64,
@@ -65,7 +71,7 @@ struct LeftOut {
 /// What the switches of a chain hear of each other, and which are left out.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    ears: BTreeMap<(u16, Side), Ear>,
+    receptions: BTreeMap<(u16, Side), Reception>,
     /// The last time of each switch.
     left_out: BTreeMap<u16, LeftOut>,
 }
@@ -73,7 +79,7 @@ pub(super) struct Links {
 impl Links {
     /// Another epoch begins, with neighbours that may be others.
     pub(super) fn forget(&mut self) {
-        self.ears.clear();
+        self.receptions.clear();
     }
 
     /// Whether the chain goes on without a switch for now.
@@ -90,34 +96,35 @@ impl Links {
         let now_us = now.monotonic_us;
         for (side, probes) in [(Side::Before, heard.before), (Side::After, heard.after)] {
             // Its time begins when the switch first tells of it in an epoch.
-            let ear = self.ears.entry((switch, side));
-            ear.or_insert(Ear { probes, short_us: now_us, full_us: now_us }).hear(now, probes);
+            let reception = self.receptions.entry((switch, side));
+            let first = Reception { probes, short_us: now_us, full_us: now_us };
+            reception.or_insert(first).hear(now, probes);
         }
     }
 
     /// What a switch doesn't hear of a neighbour, by now; `None`: it hears it, or hasn't told.
     fn fault(&self, now: Now, timeout_us: u64, switch: u16, side: Side) -> Option<Fault> {
-        let ear = self.ears.get(&(switch, side))?;
+        let reception = self.receptions.get(&(switch, side))?;
         let is_late = |since_us: u64| now.monotonic_us.saturating_sub(since_us) >= timeout_us;
-        match (is_late(ear.short_us), is_late(ear.full_us)) {
+        match (is_late(reception.short_us), is_late(reception.full_us)) {
             (true, _) => Some(Fault::Silent),
             (false, true) => Some(Fault::ShortOnly),
             (false, false) => None,
         }
     }
 
-    fn leave_out(&mut self, now: Now, switch: u16, pause_us: u64, left_out: LeftOut) {
+    fn leave_out(&mut self, now: Now, switch: u16, link: DeadLink, pause_us: u64) {
         let before = self.left_out.get(&switch);
         let pause_us = before.map_or(pause_us, |before| {
             (2 * before.pause_us).min(PAUSES_MAX.saturating_mul(pause_us))
         });
         let until_us = now.in_us(pause_us);
-        self.left_out.insert(switch, LeftOut { until_us, pause_us, ..left_out });
+        self.left_out.insert(switch, LeftOut { link, until_us, pause_us });
     }
 
     /// Why the chain goes on without a switch; `None`: it doesn't.
     fn reason(&self, now: Now, switch: u16) -> Option<String> {
-        let LeftOut { neighbour, is_unheard, fault, until_us, .. } =
+        let LeftOut { link: DeadLink { from, to, fault }, until_us, .. } =
             *self.left_out.get(&switch).filter(|_| self.is_left_out(now, switch))?;
         let what = match fault {
             Fault::Silent => "nothing".to_owned(),
@@ -125,7 +132,6 @@ impl Links {
                 "no packet of {PACKET_BYTES_MAX} bytes (but short ones: an MTU is too small)"
             ),
         };
-        let (from, to) = if is_unheard { (switch, neighbour) } else { (neighbour, switch) };
         let left_s = until_us.saturating_sub(now.monotonic_us).div_ceil(1_000_000);
         Some(format!(
             "{what} gets from switch {from} to switch {to}: it is tried again in {left_s} s, or by \
@@ -151,22 +157,15 @@ impl Chain {
             let Some(fault) = self.links.fault(cx.now, timeout_us, switch, side) else { continue };
             if cx.members.is_switch_alive(cx.now, members[other]) {
                 let out = self.less_heard(cx, &members, at.min(other));
-                let neighbour = if out == switch { members[other] } else { switch };
-                let left_out = LeftOut {
-                    neighbour,
-                    is_unheard: out != switch,
-                    fault,
-                    until_us: 0,
-                    pause_us: 0,
-                };
-                self.go_on_without(cx, out, left_out);
+                let link = DeadLink { from: members[other], to: switch, fault };
+                self.go_on_without(cx, out, link);
                 return;
             }
         }
     }
 
     /// Of the two ends of the link behind the member at this place, the one that fewer others hear;
-    /// if there are as many, the one that owns nothing.
+    /// if there are as many, the one nearer to the clients, which is a keeper.
     fn less_heard(&self, cx: &Context<'_>, members: &[u16], at: usize) -> u16 {
         let hears = |member: Option<&u16>, side: Side| {
             let timeout_us = cx.config.switch_timeout_us;
@@ -179,8 +178,8 @@ impl Chain {
         if is_first_heard && !is_second_heard { members[at + 1] } else { members[at] }
     }
 
-    fn go_on_without(&mut self, cx: &mut Context<'_>, out: u16, left_out: LeftOut) {
-        self.links.leave_out(cx.now, out, cx.config.link_pause_us, left_out);
+    fn go_on_without(&mut self, cx: &mut Context<'_>, out: u16, link: DeadLink) {
+        self.links.leave_out(cx.now, out, link, cx.config.link_pause_us);
         let members = self.formed(cx, None);
         if !members.contains(&out) {
             self.start_recovery(cx, &members);

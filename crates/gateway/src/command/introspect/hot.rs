@@ -29,7 +29,7 @@ pub(crate) fn hot_keys(running: &mut Running, shared: &Shared, id: ConnectionId,
         // As Redis while it counts.
         (b"start", _) => "ERR hotkey tracking session already in progress",
         (b"reset", 2) => "ERR hotkey tracking session in progress, stop tracking first",
-        (b"stop", 2) => "ERR hot keys are always counted, the last seconds of them",
+        (b"stop", 2) => "ERR HOTKEYS STOP isn't supported: hot keys are always counted",
         (b"get" | b"reset" | b"stop", _) => {
             let name = format!("hotkeys|{}", String::from_utf8_lossy(&sub));
             return wrong_arity(running, id, &name);
@@ -84,9 +84,9 @@ pub(crate) fn frequency(
     Flow::Done
 }
 
-/// Where the counter of Redis' LFU policy would be after this number of requests. With `lfu-log-factor` 10
-/// one that is `n` above its first value, 5, takes another `10 n + 1` requests to go on, so `n`
-/// takes some `5 n²` of them.
+/// The counter of Redis' LFU policy after this number of requests. With `lfu-log-factor` 10 a
+/// counter that is `n` above its first value, 5, rises after another `10 n + 1` requests on
+/// average, so it takes about `5 n²` requests to get there.
 fn counter(requests: u64) -> u8 {
     match requests {
         0 => 0,
