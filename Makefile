@@ -64,7 +64,7 @@ bench: setup ## Measure every scheme beside its limit
 
 fmt: ## Format Rust and C
 	$(CARGO) fmt --all
-	@if [ -x datapath/check.sh ]; then datapath/check.sh format; fi
+	cd datapath && clang-format-19 -i *.h *.c tests/*.c
 
 clean: ## Remove what was built
 	$(CARGO) clean

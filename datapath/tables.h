@@ -108,7 +108,7 @@ struct registers {
     u32 threshold; // estimate from which on a key is hot
     u32 offers;    // hot keys that nodes may still be told of
     struct chain_place place;
-    // How many probes have come, ever: from the switches before and after, short ones and full ones.
+    // Probes that have come, ever: from the switch before and the one after, short and full.
     u32 heard[2][2];
 };
 _Static_assert(__builtin_offsetof(struct registers, place.before) == 48,
