@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -130,6 +131,41 @@ class Writers(threading.Thread):
             self.count += 1
 
 
+class Forgetful(threading.Thread):
+    """Passes on what one client and a gateway say to each other, but for the answers to some writes: those it turns into
+    what a gateway says that had no answer in time. They have happened all the same."""
+
+    WORDS = b"-INDETERMINATE the write may or may not have happened\r\n"
+
+    def __init__(self, gateway, answers):
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
+        host, port = gateway.rsplit(":", 1)
+        self.gateway, self.answers = (host, int(port)), answers
+        self.start()
+
+    def run(self):
+        client, gateway = self.listener.accept()[0], socket.create_connection(self.gateway)
+        threading.Thread(target=self.carry, args=(client, gateway, lambda said: said), daemon=True).start()
+        self.carry(gateway, client, self.forget)
+
+    def forget(self, said):
+        # An answer that two reads share passes as it is.
+        count = min(self.answers, said.count(b"+OK\r\n"))
+        self.answers -= count
+        return said.replace(b"+OK\r\n", self.WORDS, count)
+
+    @staticmethod
+    def carry(one, other, change):
+        try:
+            while said := one.recv(1 << 16):
+                other.sendall(change(said))
+            other.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass  # the client has ended
+
+
 with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     source, target, resp, metrics = free_addresses(4)
     redis = Redis(f"{directory}/source", source)
@@ -150,6 +186,14 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("it says what it left out", "left out 50 keys that hold no string" in done.stdout, done.stdout)
     check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
     check("nothing is left of the state", not os.path.exists(f"{directory}/switchback-import.json"))
+
+    # What became of some writes isn't known, as when a switch dies meanwhile.
+    Client(resp).run("FLUSHALL")
+    forgetful = Forgetful(resp, answers=700)
+    done = run(directory, "import", "--from", f"redis://{source}", "--to", f"redis://{forgetful.address}")
+    check("writes of unknown outcome are written again", done.returncode == 0, done.stdout + done.stderr)
+    check("there were some", forgetful.answers == 0, forgetful.answers)
+    check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
 
     # While it is written to: after Ctrl-C both are the same.
     Client(resp).run("FLUSHALL")

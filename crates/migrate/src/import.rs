@@ -3,13 +3,22 @@
 use crate::changes::Changes;
 use crate::progress;
 use crate::server::{self, Found, Record};
+use anyhow::bail;
 use clap::Args;
-use redis::{Client, Connection, pipe};
+use redis::{Client, Connection, Pipeline, RedisError, pipe};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a batch is tried again while the gateway can't say what became of it, and the pause
+/// before each time. A switch that dies is replaced meanwhile.
+const PATIENCE: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(500);
+/// Errors after which a batch may be sent again: what became of a write isn't known, or nothing did
+/// because there was no answer in time.
+const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
 
 /// Copy the strings of a Redis into a rack, also while it is written to.
 #[derive(Args, Clone, Debug)]
@@ -176,7 +185,29 @@ impl Copier {
 
     /// Makes keys at the target what they are at the source. How many were strings, and how many
     /// something else.
+    ///
+    /// Where the gateway doesn't know what became of a write, the keys are read and written again:
+    /// that they are written twice changes nothing.
     fn copy(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(u64, u64)> {
+        let began = Instant::now();
+        loop {
+            let (mut commands, strings, others) = self.commands(keys)?;
+            match self.write(&mut commands)? {
+                None => {
+                    self.copied += commands.len() as u64;
+                    return Ok((strings, others));
+                }
+                Some(error) if began.elapsed() > PATIENCE => {
+                    bail!("the gateway refused a record for {PATIENCE:?}: {error}");
+                }
+                Some(_) => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// What makes these keys at the target what they are at the source, how many are strings there,
+    /// and how many something else.
+    fn commands(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(Pipeline, u64, u64)> {
         let found = server::read(&mut self.from, keys)?;
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
         let (mut strings, mut others) = (0, 0);
@@ -197,13 +228,25 @@ impl Copier {
                 Found::OtherType => others += 1,
             }
         }
-        if !commands.is_empty() {
-            for answer in server::run(&mut self.to, &mut commands)? {
-                answer.map_err(|error| anyhow::anyhow!("the gateway refused a record: {error}"))?;
-                self.copied += 1;
+        Ok((commands, strings, others))
+    }
+
+    /// Sends commands to the target: the first error after which they may be sent again.
+    fn write(&mut self, commands: &mut Pipeline) -> anyhow::Result<Option<RedisError>> {
+        if commands.is_empty() {
+            return Ok(None);
+        }
+        let mut again = None;
+        for answer in server::run(&mut self.to, commands)? {
+            match answer {
+                Ok(_) => {}
+                Err(error) if AGAIN.contains(&error.code().unwrap_or_default()) => {
+                    again = again.or(Some(error));
+                }
+                Err(error) => bail!("the gateway refused a record: {error}"),
             }
         }
-        Ok((strings, others))
+        Ok(again)
     }
 }
 
