@@ -15,6 +15,7 @@ import socket
 import struct
 import time
 
+from checks import PATIENCE_S
 from rack import Client, Rack, Writers, temporary
 
 SEED = int(os.environ.get("HOSTILE_SEED", random.randrange(1_000_000)))
@@ -48,9 +49,9 @@ OP = field("op").start
 VALUE_FIELDS = [field("lane"), field("request"), field("total_bytes")]
 KEY_FIELDS = [field("hash_high"), field("hash_low")]
 PLACE_FIELDS = [field("fragment_index"), field("fragment_count")]
-CONTROL_VERSION = constant("net/src/tcp.rs", "CONTROL_VERSION")
-# How long the controller keeps a connection that it has refused, and some time for a busy machine.
-REFUSAL_S = 3
+MAGIC = constant("net/src/tcp/handshake.rs", "MAGIC")
+CONTROL_VERSION = constant("net/src/tcp/handshake.rs", "NEWEST")
+CLIENT, NODE = b"\x03", b"\x02"
 ETH_P_IP = 0x0800
 SO_RCVBUFFORCE, SO_ATTACH_FILTER = 33, 26
 
@@ -87,9 +88,9 @@ def frame(body):
     return struct.pack(">I", len(body)) + body
 
 
-def introduction(client):
-    """As client number `client` introduces itself to the controller."""
-    return frame(varint(CONTROL_VERSION) + b"\x03" + varint(client))
+def introduction(number, kind=CLIENT):
+    """As client number `number`, or another part, introduces itself to the controller."""
+    return frame(varint(MAGIC << 16 | CONTROL_VERSION) + kind + varint(number) + varint(CONTROL_VERSION))
 
 
 def value_of(fragment):
@@ -257,11 +258,9 @@ class Hostile:
         """Fails if the controller refuses the introduction, so that nothing after it would be read."""
         connection = self.connect(self.addresses["controller"])
         connection.sendall(introduction(1 << 40))
-        connection.settimeout(REFUSAL_S)
-        try:
-            assert connection.recv(1), "the controller refuses this introduction"
-        except TimeoutError:
-            pass
+        connection.settimeout(PATIENCE_S)
+        welcome = frame(b"\x00" + varint(CONTROL_VERSION))
+        assert connection.recv(len(welcome)) == welcome, "the controller refuses this introduction"
         connection.close()
 
     def control_frames(self):
@@ -276,7 +275,7 @@ class Hostile:
             self.say(controller, client, struct.pack(">I", 1 << 20), b"x" * 200_000)
             self.say(controller, client, *(frame(self.random.randbytes(50)) for _ in range(10)))
             # A node that there isn't.
-            self.say(controller, frame(varint(CONTROL_VERSION) + b"\x02" + varint(999)))
+            self.say(controller, introduction(999, NODE))
         self.hang_up()
 
     def crowds(self):

@@ -5,6 +5,7 @@ use crate::mailbox::Mailbox;
 use crate::port::{Carrier, ControlEvent, MESSAGES_MAX, PeerPort};
 use connections::{Connections, Outgoing};
 pub use connections::{ControlStatistics, Parts};
+use handshake::{ANSWER_BYTES_MAX, Answer, INTRODUCTION_BYTES_MAX, Introduction};
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
@@ -19,13 +20,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc};
 
 mod connections;
+mod handshake;
 
 /// Longest frame of a peer: a batch fits several times.
 const PEER_FRAME_BYTES_MAX: u32 = 1 << 20;
 /// Longest frame of the controller: all partitions and addresses of all nodes fit.
 const CONTROLLER_FRAME_BYTES_MAX: u32 = 4 << 20;
-/// Longest introduction.
-const INTRODUCTION_BYTES_MAX: u32 = 64;
 /// Memory taken for a frame before any of it has arrived. It grows with what arrives.
 const FRAME_BYTES_FIRST: usize = 4 << 10;
 /// How long a frame may take to arrive once its length has.
@@ -38,12 +38,8 @@ const RECONNECT: Duration = Duration::from_millis(20);
 /// TCP waits twice as long each time, so that after a partition it needs as long again to notice
 /// that it is over.
 const UNANSWERED: Duration = Duration::from_secs(1);
-/// How long a peer may take to say who it is.
+/// How long a peer may take to say who it is, and the hub to answer.
 const INTRODUCTION: Duration = Duration::from_secs(5);
-
-/// What an introduction begins with: "SW", and the version of the messages, which is another one
-/// whenever their encoding is.
-const CONTROL_VERSION: u32 = 0x5357_0007;
 /// Delay before a refused peer is disconnected, so that it doesn't reconnect at once.
 const REFUSAL: Duration = Duration::from_secs(1);
 
@@ -203,14 +199,29 @@ impl TcpHub {
     /// Serves connection `number` until it breaks or its peer makes another one.
     async fn serve(&self, number: u64, stream: TcpStream) -> io::Result<()> {
         configure(&stream)?;
-        let (read, write) = stream.into_split();
+        let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
         let introduction = read_frame(&mut read, INTRODUCTION_BYTES_MAX, &self.bytes);
         let introduction = tokio::time::timeout(INTRODUCTION, introduction).await??;
-        let Some(peer) = introduced(&introduction) else { return self.refuse().await };
+        let Some(introduction) = Introduction::decode(&introduction) else {
+            self.note_refusal("it isn't a part of Switchback");
+            tokio::time::sleep(REFUSAL).await;
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let peer = introduction.peer;
         let (outgoing, queue) = Outgoing::new();
-        if !self.with_connections(|connections| connections.introduce(number, peer, outgoing)) {
-            return self.refuse().await;
+        let answer = introduction.version().and_then(|version| {
+            self.with_connections(|connections| connections.introduce(number, peer, outgoing))?;
+            Ok(version)
+        });
+        if let Err(refusal) = answer {
+            self.note_refusal(&format!("{peer:?}: {refusal}"));
+        }
+        // What is sent to it meanwhile waits in its queue.
+        write_frame(&mut write, &encode(&answer), &self.bytes).await?;
+        if let Err(refusal) = answer {
+            tokio::time::sleep(REFUSAL).await;
+            return Err(io::Error::new(io::ErrorKind::Unsupported, refusal));
         }
         let ended = tokio::select! {
             error = self.read(peer, &mut read) => error,
@@ -249,23 +260,12 @@ impl TcpHub {
         io::ErrorKind::ConnectionAborted.into()
     }
 
-    async fn refuse(&self) -> io::Result<()> {
+    fn note_refusal(&self, reason: &str) {
         let refused = self.with_connections(Connections::refuse);
         if refused.is_power_of_two() {
-            tracing::warn!(
-                refused,
-                "refused a control connection: it isn't of a part of this rack, has another version of Switchback, or is one too many"
-            );
+            tracing::warn!(refused, reason, "refused a control connection");
         }
-        tokio::time::sleep(REFUSAL).await;
-        Err(io::ErrorKind::Unsupported.into())
     }
-}
-
-/// Who it is, if it speaks this version.
-fn introduced(introduction: &[u8]) -> Option<Peer> {
-    let (version, peer): (u32, Peer) = postcard::from_bytes(introduction).ok()?;
-    (version == CONTROL_VERSION).then_some(peer)
 }
 
 /// Accepts connections, each of which is served by a task.
@@ -333,15 +333,17 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
     let arriving = Arc::clone(&inbox);
     spawn("control", async move {
         let bytes = Arc::new(ControlBytes::default());
-        let mut told = false;
+        let mut told = String::new();
         loop {
             match run_connection(peer, controller, &mut to_send, &arriving, &bytes).await {
                 Ok(()) => return, // the port is gone
-                Err(error) if !told => {
-                    tracing::info!(%controller, %error, "no connection to the controller; trying again and again");
-                    told = true;
+                Err(error) => {
+                    let error = error.to_string();
+                    if error != told {
+                        tracing::info!(%controller, error, "no connection to the controller; trying again and again");
+                        told = error;
+                    }
                 }
-                Err(_) => {}
             }
             tokio::time::sleep(RECONNECT).await;
             // What was meant for the broken connection is stale: a sender that needs an
@@ -362,11 +364,13 @@ async fn run_connection(
     let stream = tokio::time::timeout(UNANSWERED, TcpStream::connect(controller)).await??;
     configure(&stream)?;
     let (read, mut write) = stream.into_split();
-    write_frame(&mut write, &encode(&(CONTROL_VERSION, peer)), bytes).await?;
+    write_frame(&mut write, &Introduction::of(peer).encode(), bytes).await?;
+    let mut read = BufReader::new(read);
+    let answered = answer(&mut read, bytes);
+    tokio::time::timeout(INTRODUCTION, answered).await??;
     // Both end together: nothing of this connection may arrive once there is another one, for that
     // may lead to another controller.
     let reading = async {
-        let mut read = BufReader::new(read);
         loop {
             match read_frame(&mut read, CONTROLLER_FRAME_BYTES_MAX, bytes)
                 .await
@@ -391,9 +395,24 @@ async fn run_connection(
     }
 }
 
+/// Reads the hub's answer to an introduction: the version in which it speaks from here on.
+async fn answer<R: AsyncRead + Unpin>(from: &mut R, bytes: &ControlBytes) -> io::Result<u16> {
+    let frame = read_frame(from, ANSWER_BYTES_MAX, bytes).await.map_err(|error| {
+        let old = "the controller hung up: another program may listen there, or version 7 or older";
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), old),
+            _ => error,
+        }
+    })?;
+    let answer: Answer = postcard::from_bytes(&frame)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    answer.map_err(|refusal| io::Error::new(io::ErrorKind::Unsupported, refusal))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use handshake::{Refusal, VERSIONS, Versions};
     use std::collections::VecDeque;
     use std::io::{Read, Write};
     use std::pin::Pin;
@@ -452,29 +471,18 @@ mod tests {
     }
 
     fn introduction(peer: Peer) -> Vec<u8> {
-        framed(&encode(&(CONTROL_VERSION, peer)))
+        framed(&Introduction::of(peer).encode())
     }
 
-    /// Waits for the connection's end.
-    fn ended(stream: &mut std::net::TcpStream) {
-        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "the hub has nothing to say");
+    /// Waits for the connection's end: what came before that.
+    fn ended(stream: &mut std::net::TcpStream) -> Vec<u8> {
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        said
     }
 
     fn closing() -> Message {
         Message::FromClient(ClientReport::Close { boot: 1 })
-    }
-
-    #[test]
-    fn only_parts_of_this_version_are_understood() {
-        for peer in [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)] {
-            let bytes = encode(&(CONTROL_VERSION, peer));
-            assert_eq!(introduced(&bytes), Some(peer));
-            assert!(bytes.len() <= INTRODUCTION_BYTES_MAX as usize);
-            assert_eq!(introduced(&encode(&(CONTROL_VERSION + 1, peer))), None);
-            assert_eq!(introduced(&encode(&peer)), None, "as it was before there was a version");
-        }
-        assert_eq!(introduced(b"GET / HTTP/1.1\r\n"), None);
-        assert_eq!(introduced(b""), None);
     }
 
     /// Gives a few bytes at a time, and notes for how many there was room.
@@ -543,7 +551,8 @@ mod tests {
         known.send(closing());
         controller.hears(Peer::Node(0));
         let mut strangers: Vec<_> = (0..200).map(|_| controller.stranger()).collect();
-        strangers.iter_mut().take(100).for_each(ended);
+        let said: Vec<_> = strangers.iter_mut().take(100).map(ended).collect();
+        assert!(said.iter().all(Vec::is_empty), "the hub has nothing to say to them");
         known.send(closing());
         controller.hears(Peer::Node(0));
         let new = connect(Peer::Node(1), controller.hub.address()).expect("a port");
@@ -573,18 +582,25 @@ mod tests {
     fn nonsense_ends_its_own_connection_only() {
         let mut controller = Controller::new();
         let hello = introduction(Peer::Client(1));
-        for (introduction, message) in [
-            (&hello[..], &(PEER_FRAME_BYTES_MAX + 1).to_be_bytes()[..]),
-            (&hello[..], &framed(b"\xff\xff\xff")[..]),
-            (&hello[..], &framed(&[])[..]),
-            (&(INTRODUCTION_BYTES_MAX + 1).to_be_bytes()[..], &[][..]),
-            (&introduction(Peer::Controller)[..], &[][..]),
-            (&introduction(Peer::Node(2))[..], &[][..]),
+        let too_new = Versions { oldest: VERSIONS.newest + 1, newest: VERSIONS.newest + 2 };
+        let too_new = Introduction { peer: Peer::Client(1), versions: too_new };
+        let answered = |answer: Answer| framed(&encode(&answer));
+        let refused = |refusal| answered(Err(refusal));
+        let welcome = || answered(Ok(VERSIONS.newest));
+        for (introduction, message, answer) in [
+            (&hello[..], &(PEER_FRAME_BYTES_MAX + 1).to_be_bytes()[..], welcome()),
+            (&hello[..], &framed(b"\xff\xff\xff")[..], welcome()),
+            (&hello[..], &framed(&[])[..], welcome()),
+            (&(INTRODUCTION_BYTES_MAX + 1).to_be_bytes()[..], &[][..], vec![]),
+            (&framed(b"GET / HTTP/1.1\r\n")[..], &[][..], vec![]),
+            (&introduction(Peer::Controller)[..], &[][..], refused(Refusal::Unknown)),
+            (&introduction(Peer::Node(2))[..], &[][..], refused(Refusal::Unknown)),
+            (&framed(&too_new.encode())[..], &[][..], refused(Refusal::Version(VERSIONS))),
         ] {
             let mut stream = controller.stranger();
             stream.write_all(introduction).expect("the hub reads");
             let _ = stream.write_all(message);
-            ended(&mut stream);
+            assert_eq!(ended(&mut stream), answer, "{introduction:?}");
         }
         let known = connect(Peer::Node(0), controller.hub.address()).expect("a port");
         known.send(closing());

@@ -1,6 +1,7 @@
 //! The connections of the control port. Any peer that reaches the port may connect, so each kind
 //! has its limit, and a connection that has not said who it is costs no place of one that has.
 
+use super::handshake::Refusal;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -147,39 +148,46 @@ impl Connections {
         }
     }
 
-    /// A connection says who it is: false if there is no place for it. A peer's older connection
-    /// ends.
-    pub(super) fn introduce(&mut self, number: u64, peer: Peer, outgoing: Outgoing) -> bool {
-        let Some(from) = self.all.get(&number).map(|connection| connection.from) else {
-            return false;
+    /// A connection says who it is, which is refused if there is no place for it. A peer's older
+    /// connection ends.
+    pub(super) fn introduce(
+        &mut self,
+        number: u64,
+        peer: Peer,
+        outgoing: Outgoing,
+    ) -> Result<(), Refusal> {
+        let Some(connection) = self.all.get(&number) else {
+            return Err(Refusal::Crowded); // it was ended a moment ago
         };
-        if !self.has_place(peer, from) {
-            return false;
-        }
+        self.find_place(peer, connection.from)?;
         if let Some((older, _)) = self.peers.insert(peer, (number, outgoing)) {
             self.abort(older);
         }
         if let Some(connection) = self.all.get_mut(&number) {
             connection.peer = Some(peer);
         }
-        true
+        Ok(())
     }
 
-    fn has_place(&self, peer: Peer, from: IpAddr) -> bool {
-        match peer {
-            Peer::Controller => false,
-            Peer::Switch(index) => usize::from(index) < self.parts.switches,
-            Peer::Node(index) => usize::from(index) < self.parts.nodes,
-            Peer::Client(_) if self.peers.contains_key(&peer) => true,
+    fn find_place(&self, peer: Peer, from: IpAddr) -> Result<(), Refusal> {
+        let (has_place, otherwise) = match peer {
+            Peer::Controller => (false, Refusal::Unknown),
+            Peer::Switch(index) => (usize::from(index) < self.parts.switches, Refusal::Unknown),
+            Peer::Node(index) => (usize::from(index) < self.parts.nodes, Refusal::Unknown),
             Peer::Client(_) => {
-                let is_client =
-                    |connection: &&Connection| matches!(connection.peer, Some(Peer::Client(_)));
-                let clients = || self.all.values().filter(is_client);
-                clients().count() < CLIENTS_MAX
-                    && clients().filter(|connection| connection.from == from).count()
-                        < CLIENTS_PER_ADDRESS_MAX
+                let is_known = self.peers.contains_key(&peer);
+                (is_known || self.has_place_for_client(from), Refusal::Crowded)
             }
-        }
+        };
+        has_place.then_some(()).ok_or(otherwise)
+    }
+
+    fn has_place_for_client(&self, from: IpAddr) -> bool {
+        let is_client = |connection: &&Connection| matches!(connection.peer, Some(Peer::Client(_)));
+        let clients = || self.all.values().filter(is_client);
+        clients().count() < CLIENTS_MAX
+            && clients().filter(|connection| connection.from == from).count()
+                < CLIENTS_PER_ADDRESS_MAX
     }
 
     /// A connection ends: the peer that is without one now.
@@ -214,7 +222,7 @@ mod tests {
         let number = connections.next_number();
         let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
         connections.arrive(number, [10, 0, 0, from].into(), task);
-        connections.introduce(number, peer, Outgoing::new().0)
+        connections.introduce(number, peer, Outgoing::new().0).is_ok()
     }
 
     #[tokio::test]

@@ -1,0 +1,170 @@
+//! How a peer and the controller's hub agree on a version of the messages before the first one.
+//!
+//! The peer says who it is and which versions it speaks. The hub answers with the newest version
+//! that both speak, or with the reason why it refuses. While a rack is upgraded part by part,
+//! programs of two builds work together if their ranges overlap.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use switchback_core::control::Peer;
+
+/// The versions of the messages that this program speaks. A change of their encoding is a new
+/// version; the one before stays, for the time of an upgrade.
+pub(super) const VERSIONS: Versions = Versions { oldest: OLDEST, newest: NEWEST };
+const OLDEST: u16 = 8;
+const NEWEST: u16 = 8;
+/// Longest introduction.
+pub(super) const INTRODUCTION_BYTES_MAX: u32 = 64;
+/// Longest answer to it.
+pub(super) const ANSWER_BYTES_MAX: u32 = 64;
+
+/// "SW", in the upper half of an introduction's first number. The lower half is the newest version.
+const MAGIC: u32 = 0x5357;
+/// The last version whose introductions had no oldest version: it was the newest.
+const LAST_WITHOUT_OLDEST: u16 = 7;
+
+/// A range of versions, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Versions {
+    pub(super) oldest: u16,
+    pub(super) newest: u16,
+}
+
+impl Versions {
+    /// The newest version in both ranges.
+    fn common(self, other: Versions) -> Option<u16> {
+        let newest = self.newest.min(other.newest);
+        (newest >= self.oldest.max(other.oldest)).then_some(newest)
+    }
+}
+
+impl fmt::Display for Versions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.oldest == self.newest {
+            true => write!(f, "version {}", self.newest),
+            false => write!(f, "versions {} to {}", self.oldest, self.newest),
+        }
+    }
+}
+
+/// What a peer says first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Introduction {
+    pub(super) peer: Peer,
+    pub(super) versions: Versions,
+}
+
+impl Introduction {
+    /// Of this program's `peer`.
+    pub(super) fn of(peer: Peer) -> Introduction {
+        Introduction { peer, versions: VERSIONS }
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let Versions { oldest, newest } = self.versions;
+        super::encode(&(MAGIC << 16 | u32::from(newest), self.peer, oldest))
+    }
+
+    /// `None` if it isn't one.
+    pub(super) fn decode(frame: &[u8]) -> Option<Introduction> {
+        let ((first, peer), rest): ((u32, Peer), _) = postcard::take_from_bytes(frame).ok()?;
+        if first >> 16 != MAGIC {
+            return None;
+        }
+        let newest = first as u16;
+        let oldest = match newest {
+            ..=LAST_WITHOUT_OLDEST => newest,
+            _ => postcard::from_bytes(rest).ok()?,
+        };
+        Some(Introduction { peer, versions: Versions { oldest, newest } })
+    }
+
+    /// The version in which to speak with it.
+    pub(super) fn version(self) -> Result<u16, Refusal> {
+        VERSIONS.common(self.versions).ok_or(Refusal::Version(VERSIONS))
+    }
+}
+
+/// What the hub answers. These encodings stay as they are, in all versions.
+pub(super) type Answer = Result<u16, Refusal>;
+
+/// Why a peer is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+pub(super) enum Refusal {
+    /// No version is common to both. Those of the hub.
+    #[error(
+        "the controller speaks {0} of the control channel and this program speaks {VERSIONS}: \
+         upgrade the older one"
+    )]
+    Version(Versions),
+    /// The controller, or a switch or node that the hub's rack doesn't have.
+    #[error("the controller's rack has no such part: compare the two configurations")]
+    Unknown,
+    /// There are as many as there may be.
+    #[error("the controller has as many clients as it may have, in all or from this address")]
+    Crowded,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_introduction_says_who_it_is_and_what_it_speaks() {
+        for peer in [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)] {
+            let introduction = Introduction::of(peer);
+            let bytes = introduction.encode();
+            assert_eq!(Introduction::decode(&bytes), Some(introduction));
+            assert_eq!(introduction.version(), Ok(VERSIONS.newest));
+            assert!(bytes.len() <= INTRODUCTION_BYTES_MAX as usize);
+            assert_eq!(Introduction::decode(&bytes[..bytes.len() - 1]), None);
+            let without_version = super::super::encode(&peer);
+            assert_eq!(Introduction::decode(&without_version), None, "before there was a version");
+        }
+        assert_eq!(Introduction::decode(b"GET / HTTP/1.1\r\n"), None);
+        assert_eq!(Introduction::decode(b""), None);
+    }
+
+    /// Programs of version 7 compared the first number and read no further.
+    #[test]
+    fn programs_of_version_7_are_named_and_find_their_number_where_it_was() {
+        let old = super::super::encode(&(0x5357_0007_u32, Peer::Node(1)));
+        let introduction = Introduction::decode(&old).expect("an introduction");
+        assert_eq!(introduction.versions, Versions { oldest: 7, newest: 7 });
+        assert_eq!(introduction.version(), Err(Refusal::Version(VERSIONS)));
+        let new = Introduction::of(Peer::Node(1)).encode();
+        let (first, peer): (u32, Peer) = postcard::from_bytes(&new).expect("as it was");
+        assert_eq!((first, peer), (0x5357_0000 | u32::from(VERSIONS.newest), Peer::Node(1)));
+    }
+
+    #[test]
+    fn the_newest_version_that_both_speak_is_spoken() {
+        let versions = |oldest, newest| Versions { oldest, newest };
+        let ours = versions(8, 10);
+        for (theirs, common) in [
+            (versions(8, 8), Some(8)),
+            (versions(9, 12), Some(10)),
+            (versions(3, 9), Some(9)),
+            (versions(1, 7), None),
+            (versions(11, 12), None),
+            (versions(9, 8), None),
+        ] {
+            assert_eq!((ours.common(theirs), theirs.common(ours)), (common, common), "{theirs}");
+        }
+        assert_eq!(ours.to_string(), "versions 8 to 10");
+    }
+
+    #[test]
+    fn answers_are_short_and_are_read_as_they_were_written() {
+        for answer in [
+            Ok(u16::MAX),
+            Err(Refusal::Version(Versions { oldest: u16::MAX, newest: u16::MAX })),
+            Err(Refusal::Unknown),
+            Err(Refusal::Crowded),
+        ] {
+            let bytes = super::super::encode(&answer);
+            assert!(bytes.len() <= ANSWER_BYTES_MAX as usize);
+            assert_eq!(postcard::from_bytes::<Answer>(&bytes), Ok(answer));
+        }
+    }
+}
