@@ -3,50 +3,68 @@
 //! A state that was seen is remembered by 64 bits of its hash: of 10 million states two share them
 //! in one of 370,000 runs.
 
-use crate::config::Config;
 use crate::properties::Broken;
-use crate::state::State;
-use crate::step::{Action, actions, first, has_numbers, is_over, take};
+use crate::step::Action;
 use hashbrown::HashTable;
 use std::hash::{Hash, Hasher};
 
+/// What is explored: which states there are, and what can happen in each.
+pub trait Model {
+    /// All that there is.
+    type State: Clone + PartialEq + Hash;
+    /// Something that can happen.
+    type Action: Copy;
+
+    /// The state in which it begins.
+    fn first(&self) -> Self::State;
+    /// Everything that can happen, into an emptied list. (Some of it may change nothing.)
+    fn actions(&self, state: &Self::State, actions: &mut Vec<Self::Action>);
+    /// The state after an action, and what it broke.
+    fn take(&self, state: &Self::State, action: Self::Action) -> (Self::State, Option<Broken>);
+    /// Whether nothing can be observed any more.
+    fn is_over(&self, state: &Self::State) -> bool;
+    /// Whether it is an error if nothing changes this state.
+    fn must_go_on(&self, state: &Self::State) -> bool;
+}
+
 /// How an exploration ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum Verdict<A = Action> {
     /// Every state was seen, and all properties hold.
     Holds,
     /// They hold in every state that was seen, and more can be reached.
     HoldsSoFar,
     /// A shortest way to a state in which one doesn't.
-    Violated(Broken, Vec<Action>),
+    Violated(Broken, Vec<A>),
 }
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct Report<A = Action> {
     /// How it ended.
-    pub verdict: Verdict,
+    pub verdict: Verdict<A>,
     /// Different states.
     pub states: usize,
     /// Most actions from the first state that were taken.
     pub depth: usize,
 }
 
-struct Seen {
+struct Seen<A> {
     hash: u64,
     parent: u32,
-    action: Action,
+    /// `None` of the first state.
+    action: Option<A>,
 }
 
 /// States seen so far, and how they were reached.
-struct Visited {
-    states: Vec<Seen>,
+struct Visited<A> {
+    states: Vec<Seen<A>>,
     index: HashTable<u32>,
 }
 
-impl Visited {
+impl<A: Copy> Visited<A> {
     /// The index of a new state; `None` if it was seen.
-    fn insert(&mut self, state: &State, parent: u32, action: Action) -> Option<u32> {
+    fn insert(&mut self, state: &impl Hash, parent: u32, action: Option<A>) -> Option<u32> {
         let mut hasher = Folding(0);
         state.hash(&mut hasher);
         let hash = hasher.finish();
@@ -61,28 +79,27 @@ impl Visited {
         Some(at)
     }
 
-    fn path_to(&self, mut at: u32) -> Vec<Action> {
+    fn path_to(&self, mut at: u32) -> Vec<A> {
         let mut path = Vec::new();
-        while at != 0 {
-            let seen = &self.states[at as usize];
-            path.push(seen.action);
-            at = seen.parent;
+        while let Seen { parent, action: Some(action), .. } = self.states[at as usize] {
+            path.push(action);
+            at = parent;
         }
         path.reverse();
         path
     }
 }
 
-/// Explores a configuration, up to about this many states. `progress` hears of each depth: actions
-/// and states so far.
-pub fn explore(
-    config: &Config,
+/// Explores a model, up to about this many states. `progress` hears of each depth: actions and
+/// states so far.
+pub fn explore<M: Model>(
+    model: &M,
     states_max: usize,
     mut progress: impl FnMut(usize, usize),
-) -> Report {
+) -> Report<M::Action> {
     let mut visited = Visited { states: Vec::new(), index: HashTable::new() };
-    let state = first(config);
-    visited.insert(&state, 0, Action::Offer);
+    let state = model.first();
+    visited.insert(&state, 0, None);
     let mut frontier = vec![(0, state)];
     let mut possible = Vec::new();
     let mut depth = 0;
@@ -90,9 +107,10 @@ pub fn explore(
         let mut next = Vec::new();
         for (at, state) in frontier {
             let mut changes = false;
-            actions(config, &state, &mut possible);
+            possible.clear();
+            model.actions(&state, &mut possible);
             for action in &possible {
-                let (reached, broken) = take(config, &state, *action);
+                let (reached, broken) = model.take(&state, *action);
                 if let Some(broken) = broken {
                     let mut path = visited.path_to(at);
                     path.push(*action);
@@ -106,13 +124,13 @@ pub fn explore(
                     continue;
                 }
                 changes = true;
-                if let Some(index) = visited.insert(&reached, at, *action)
-                    && !is_over(config, &reached)
+                if let Some(index) = visited.insert(&reached, at, Some(*action))
+                    && !model.is_over(&reached)
                 {
                     next.push((index, reached));
                 }
             }
-            if !changes && has_numbers(config, &state) {
+            if !changes && model.must_go_on(&state) {
                 return Report {
                     depth,
                     verdict: Verdict::Violated(Broken::Stuck, visited.path_to(at)),

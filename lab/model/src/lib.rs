@@ -5,6 +5,8 @@
 //! command that was ever sent may arrive any number of times, at any later moment, or never.
 //! `docs/understand/model.md` says what is modelled, what was explored and what isn't.
 //!
+//! [`distcache`] is a model of other rules: those of read-only copies in two layers.
+//!
 //! It is written from `docs/understand/protocol.md` and shares no code with the product: it would
 //! be no evidence otherwise.
 
@@ -12,9 +14,11 @@ pub mod ablation;
 mod client;
 pub mod config;
 mod controller;
+pub mod distcache;
 pub mod explore;
 mod forget;
 mod keeper;
+mod linearizability;
 mod node;
 pub mod properties;
 mod state;

@@ -1,19 +1,36 @@
 //! Explores a configuration of the model from the command line.
 
-use clap::Parser;
+use clap::{Args, Parser, Subcommand};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
 use switchback_model::ablation::{ABLATIONS, Mechanism};
 use switchback_model::config::{Config, Protection};
-use switchback_model::explore::{Verdict, explore};
-use switchback_model::trace::trace;
+use switchback_model::explore::{Model, Verdict, explore};
+use switchback_model::{distcache, trace};
 
 /// Looks at every state of a small rack: do the rules keep their promises?
 ///
 /// Exits with 1, and a shortest counterexample, if not.
 #[derive(Parser)]
+#[command(args_conflicts_with_subcommands = true)]
 struct Arguments {
+    #[command(subcommand)]
+    other: Option<Other>,
+    #[command(flatten)]
+    rack: Rack,
+}
+
+/// A model of other rules.
+#[derive(Subcommand)]
+enum Other {
+    /// DistCache: read-only copies of a key in its leaf and in its spine.
+    Distcache(Copies),
+}
+
+/// A rack with a write-back cache.
+#[derive(Args)]
+struct Rack {
     /// What each client does: R reads, W writes, D deletes, E writes what expires, C writes if
     /// nothing changed since it saw the key.
     #[arg(default_value = "WR,WR")]
@@ -75,17 +92,45 @@ struct Arguments {
     #[arg(long, default_value_t = 8)]
     counter_max: u8,
     /// Leave a mechanism out; may be repeated.
-    #[arg(long, value_name = "NAME", value_parser = ablation_names())]
+    #[arg(long, value_name = "NAME", value_parser = names(ABLATIONS))]
     ablate: Vec<String>,
-    /// Stop after about this many states; 25 to 40 bytes each, and some 500 for each of the newest.
-    #[arg(long, default_value_t = 20_000_000)]
-    states: usize,
     /// Look only at what clients see, not at whether it could be lost.
     #[arg(long)]
     only_seen: bool,
     /// Keep packets that can't matter any more: slower, and the same verdict.
     #[arg(long)]
     keep_dead_packets: bool,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Args)]
+struct Copies {
+    /// What each client does: R reads, W writes.
+    #[arg(default_value = "WR,R")]
+    operations: String,
+    /// Times that a copy may be admitted, in all.
+    #[arg(long, default_value_t = 2)]
+    admissions: u8,
+    /// Times that a copy may be evicted, in all.
+    #[arg(long, default_value_t = 1)]
+    evictions: u8,
+    /// The spine may be taken for dead; the old one runs on.
+    #[arg(long)]
+    crash: bool,
+    /// Leave a mechanism out; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = names(distcache::ABLATIONS))]
+    ablate: Vec<String>,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// How far to go, and what to say meanwhile.
+#[derive(Args)]
+struct Limits {
+    /// Stop after about this many states; 25 to 40 bytes each, and some 500 for each of the newest.
+    #[arg(long, default_value_t = 20_000_000)]
+    states: usize,
     /// A line to stderr for each depth.
     #[arg(long, short)]
     verbose: bool,
@@ -99,11 +144,24 @@ fn protection(name: &str) -> Result<Protection, String> {
     }
 }
 
-fn ablation_names() -> clap::builder::PossibleValuesParser {
-    ABLATIONS.iter().map(|(name, _)| *name).collect::<Vec<_>>().into()
+fn names<M>(ablations: &[(&'static str, M)]) -> clap::builder::PossibleValuesParser {
+    ablations.iter().map(|(name, _)| *name).collect::<Vec<_>>().into()
 }
 
-impl Arguments {
+impl Copies {
+    fn config(&self) -> Result<distcache::Config, String> {
+        let left_out = |name: &String| distcache::Mechanism::left_out_by(name);
+        Ok(distcache::Config {
+            admissions: self.admissions,
+            evictions: self.evictions,
+            crashes: self.crash,
+            without: self.ablate.iter().filter_map(left_out).collect(),
+            ..distcache::Config::of(&self.operations)?
+        })
+    }
+}
+
+impl Rack {
     fn config(&self) -> Result<Config, String> {
         let changes = self.crashes + self.changes + self.hand_overs;
         if changes + self.controller_restarts + 2 * self.moves > 3 {
@@ -145,9 +203,15 @@ impl Arguments {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match arguments.config() {
-        Ok(config) => run(&arguments, &config).unwrap_or(ExitCode::from(2)), // the reader has ended
+    let Arguments { other, rack } = Arguments::parse();
+    let explored = match &other {
+        None => rack.config().map(|config| run(&config, &rack.limits, trace::trace)),
+        Some(Other::Distcache(copies)) => {
+            copies.config().map(|config| run(&config, &copies.limits, distcache::trace))
+        }
+    };
+    match explored {
+        Ok(ended) => ended.unwrap_or(ExitCode::from(2)), // the reader has ended
         Err(error) => {
             eprintln!("switchback-model: {error}");
             ExitCode::from(2)
@@ -155,11 +219,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments, config: &Config) -> io::Result<ExitCode> {
+fn run<M: Model>(
+    model: &M,
+    limits: &Limits,
+    trace: fn(&M, &[M::Action]) -> Vec<String>,
+) -> io::Result<ExitCode> {
     let mut out = io::stdout().lock();
     let began = Instant::now();
-    let report = explore(config, arguments.states, |depth, states| {
-        if arguments.verbose {
+    let report = explore(model, limits.states, |depth, states| {
+        if limits.verbose {
             eprintln!("depth {depth}: {states} states");
         }
     });
@@ -170,7 +238,7 @@ fn run(arguments: &Arguments, config: &Config) -> io::Result<ExitCode> {
         Verdict::HoldsSoFar => writeln!(out, "holds so far: there are more states")?,
         Verdict::Violated(broken, path) => {
             writeln!(out, "violated: {broken}")?;
-            for line in trace(config, &path) {
+            for line in trace(model, &path) {
                 writeln!(out, "{line}")?;
             }
             return Ok(ExitCode::FAILURE);

@@ -1,7 +1,10 @@
 //! What must hold in every state.
 
 use crate::config::{Config, Kind};
-use crate::state::{Outcome, Phase, Seq, State, operation_index};
+use crate::linearizability;
+use crate::state::{
+    CLIENTS_MAX, OPERATIONS_MAX, Outcome, Phase, Seq, State, operation_at, operation_index,
+};
 use crate::step::Step;
 use std::fmt;
 
@@ -116,55 +119,35 @@ impl Step<'_> {
     }
 }
 
-/// Whether the operations can be put into an order that explains them. Those whose outcome isn't
-/// known may have run, or not.
+/// Whether an order of the operations explains them. Those whose outcome isn't known may have run,
+/// or not.
 fn is_linearizable(config: &Config, state: &State) -> bool {
-    let done = |at: usize| matches!(state.history[at].outcome, Outcome::Done | Outcome::Failed);
-    let must = (0..state.history.len()).filter(|at| done(*at)).fold(0, |must, at| must | 1 << at);
-    let mut search = Search { config, state, must, seen: Vec::with_capacity(32) };
-    search.extends(0, state.began_with)
+    let mut must = 0;
+    let mut before = [None; CLIENTS_MAX * OPERATIONS_MAX];
+    for (at, operation) in state.history.iter().enumerate() {
+        match operation.outcome {
+            Outcome::None | Outcome::Void => continue,
+            Outcome::Done | Outcome::Failed => must |= 1 << at,
+            Outcome::Open | Outcome::Indeterminate => {}
+        }
+        before[at] = Some(operation.before);
+    }
+    let history = History { config, state };
+    linearizability::is_linearizable(&before, must, state.began_with, |at, value| {
+        history.effect(at, value)
+    })
 }
 
-struct Search<'a> {
+struct History<'a> {
     config: &'a Config,
     state: &'a State,
-    /// The operations that ran, a bit each.
-    must: u16,
-    seen: Vec<(u16, u8)>,
 }
 
-impl Search<'_> {
-    /// Whether the operations that aren't `placed` can follow, now that the register has `value`.
-    fn extends(&mut self, placed: u16, value: u8) -> bool {
-        if placed & self.must == self.must {
-            return true;
-        }
-        if self.seen.contains(&(placed, value)) {
-            return false;
-        }
-        self.seen.push((placed, value));
-        for client in 0..self.config.clients.len() as u8 {
-            for request in 1..=self.config.clients[usize::from(client)].len() as u8 {
-                let at = operation_index(client, request);
-                let operation = &self.state.history[at];
-                let waits = operation.before & !placed & self.must != 0;
-                let ran = !matches!(operation.outcome, Outcome::None | Outcome::Void);
-                if placed & 1 << at != 0 || waits || !ran {
-                    continue;
-                }
-                if let Some(next) = self.effect(client, request, value)
-                    && self.extends(placed | 1 << at, next)
-                {
-                    return true;
-                }
-            }
-        }
-        false
-    }
-
+impl History<'_> {
     /// The register's value after the operation; `None` if it can't have run now.
-    fn effect(&self, client: u8, request: u8, value: u8) -> Option<u8> {
-        let operation = &self.state.history[operation_index(client, request)];
+    fn effect(&self, at: usize, value: u8) -> Option<u8> {
+        let operation = &self.state.history[at];
+        let (client, request) = operation_at(at);
         let written = crate::state::value_of(client, request);
         let kind = self.config.kind(client, request);
         match (kind, operation.outcome) {

@@ -463,7 +463,7 @@ pub(crate) struct Spent {
 
 /// Everything.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
-pub(crate) struct State {
+pub struct State {
     /// The chains' owners in the order of their epochs; the last one serves, the others are
     /// zombies.
     pub(crate) switches: [Switch; CHAINS_MAX],
@@ -539,6 +539,11 @@ impl State {
 /// The index of an operation in the history.
 pub(crate) fn operation_index(client: u8, request: u8) -> usize {
     usize::from(client) * OPERATIONS_MAX + usize::from(request) - 1
+}
+
+/// Client and request of the operation with this index in the history.
+pub(crate) fn operation_at(index: usize) -> (u8, u8) {
+    ((index / OPERATIONS_MAX) as u8, (index % OPERATIONS_MAX) as u8 + 1)
 }
 
 /// The value that an operation writes: unique, and never 0.

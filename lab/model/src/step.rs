@@ -3,6 +3,7 @@
 use crate::ablation::Mechanism;
 use crate::config::Config;
 use crate::controller::{may_begin_snapshot, may_freeze, may_hand_over, may_store_gathered};
+use crate::explore::Model;
 use crate::properties::Broken;
 use crate::state::{Client, Command, Controller, Packet, Phase, Seq, State, Switch, To, Version};
 
@@ -179,57 +180,70 @@ impl Step<'_> {
     }
 }
 
-/// The state after an action, without the packets that can't matter any more, and what it broke.
-pub(crate) fn take(config: &Config, state: &State, action: Action) -> (State, Option<Broken>) {
-    let mut step = Step { config, state: state.clone(), broken: None };
-    step.act(action);
-    step.check_state();
-    if !config.keeps_dead_packets {
-        step.forget();
+impl Model for Config {
+    type State = State;
+    type Action = Action;
+
+    fn first(&self) -> State {
+        let mut state = State::default();
+        // Another chain has older epochs.
+        let (epoch, other_epoch) = if self.has_other_chain() { (3, 1) } else { (1, 0) };
+        state.switches[0] = Switch { epoch, generation: 1, ..Switch::default() };
+        state.controller = Controller {
+            epoch,
+            recovered_epoch: epoch,
+            is_preserved: self.is_preserved(0),
+            last_epoch: epoch,
+            other_epoch,
+            generation: 1,
+            ..Controller::default()
+        };
+        state.node.epoch = epoch;
+        state.node.floor_of_epoch = Seq::new(epoch, 0);
+        for client in &mut state.clients[..self.clients.len()] {
+            *client = Client { epoch, recovered_epoch: epoch, ..Client::default() };
+        }
+        state
     }
-    (step.state, step.broken)
-}
 
-/// The first state.
-pub(crate) fn first(config: &Config) -> State {
-    let mut state = State::default();
-    // Another chain has older epochs.
-    let (epoch, other_epoch) = if config.has_other_chain() { (3, 1) } else { (1, 0) };
-    state.switches[0] = Switch { epoch, generation: 1, ..Switch::default() };
-    state.controller = Controller {
-        epoch,
-        recovered_epoch: epoch,
-        is_preserved: config.is_preserved(0),
-        last_epoch: epoch,
-        other_epoch,
-        generation: 1,
-        ..Controller::default()
-    };
-    state.node.epoch = epoch;
-    state.node.floor_of_epoch = Seq::new(epoch, 0);
-    for client in &mut state.clients[..config.clients.len()] {
-        *client = Client { epoch, recovered_epoch: epoch, ..Client::default() };
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        of_clients(self, state, actions);
+        of_faults(self, state, actions);
+        of_snapshots(self, state, actions);
+        of_packets(self, state, actions);
+        of_commands(state, actions);
+        for at in chains(state) {
+            for (client, lane) in state.switches[usize::from(at)].lanes.iter().enumerate() {
+                if lane.locked.is_some() {
+                    actions.push(Action::GoOn(at, client as u8));
+                }
+            }
+        }
     }
-    state
+
+    /// Without the packets that can't matter any more.
+    fn take(&self, state: &State, action: Action) -> (State, Option<Broken>) {
+        let mut step = Step { config: self, state: state.clone(), broken: None };
+        step.act(action);
+        step.check_state();
+        if !self.keeps_dead_packets {
+            step.forget();
+        }
+        (step.state, step.broken)
+    }
+
+    fn is_over(&self, state: &State) -> bool {
+        let ended = |at: usize| usize::from(state.clients[at].ended) == self.clients[at].len();
+        (0..self.clients.len()).all(ended)
+    }
+
+    /// Once the numbers are used up, writes end only with an epoch.
+    fn must_go_on(&self, state: &State) -> bool {
+        state.switches[state.active()].counter < self.counter_max
+    }
 }
 
-/// Whether every client has ended: nothing can be observed any more.
-pub(crate) fn is_over(config: &Config, state: &State) -> bool {
-    let ended = |at: usize| usize::from(state.clients[at].ended) == config.clients[at].len();
-    (0..config.clients.len()).all(ended)
-}
-
-/// Whether the chain can give out numbers; if not, writes end only with an epoch.
-pub(crate) fn has_numbers(config: &Config, state: &State) -> bool {
-    state.switches[state.active()].counter < config.counter_max
-}
-
-/// Everything that can happen. (Some of it changes nothing.)
-pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>) {
-    actions.clear();
-    of_clients(config, state, actions);
-    of_faults(config, state, actions);
-    of_snapshots(config, state, actions);
+fn of_packets(config: &Config, state: &State, actions: &mut Vec<Action>) {
     for (index, packet) in state.packets.iter().enumerate() {
         match packet.to {
             To::Switch | To::Keeper(_) => {
@@ -239,6 +253,9 @@ pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>)
             To::Node | To::Client => actions.push(Action::Deliver(index as u16, 0)),
         }
     }
+}
+
+fn of_commands(state: &State, actions: &mut Vec<Action>) {
     for (index, command) in state.commands.iter().enumerate() {
         match command {
             Command::AdmitKeeper(_, entry)
@@ -251,13 +268,6 @@ pub(crate) fn actions(config: &Config, state: &State, actions: &mut Vec<Action>)
                 actions.extend(named.map(|chain| Action::Command(index as u16, chain)));
             }
             _ => actions.push(Action::Command(index as u16, 0)),
-        }
-    }
-    for at in chains(state) {
-        for (client, lane) in state.switches[usize::from(at)].lanes.iter().enumerate() {
-            if lane.locked.is_some() {
-                actions.push(Action::GoOn(at, client as u8));
-            }
         }
     }
 }

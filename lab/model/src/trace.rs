@@ -1,10 +1,11 @@
 //! A counterexample that people can read: what happened, and what there was then.
 
 use crate::config::Config;
+use crate::explore::Model as _;
 use crate::state::{
     Command, Keeper, Lane, LaneState, Op, Packet, Preserved, Record, State, Switch, To, Version,
 };
-use crate::step::{Action, first, take};
+use crate::step::Action;
 use std::fmt::{self, Write as _};
 
 impl fmt::Display for Version {
@@ -228,11 +229,11 @@ fn summary(config: &Config, state: &State) -> String {
 
 /// A numbered line for each action, with the state that it led to.
 pub fn trace(config: &Config, path: &[Action]) -> Vec<String> {
-    let mut state = first(config);
+    let mut state = config.first();
     let mut lines = Vec::new();
     for (at, action) in path.iter().enumerate() {
         let what = describe(config, &state, *action);
-        state = take(config, &state, *action).0;
+        state = config.take(&state, *action).0;
         lines.push(format!("{:>3}  {what}", at + 1));
         lines.push(format!("       {}", summary(config, &state)));
     }
