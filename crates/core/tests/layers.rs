@@ -70,6 +70,8 @@ struct Rack {
     moves: Vec<bool>,
     /// How often the client was asked to end its writes.
     quiesced: usize,
+    /// What the client says of that is lost.
+    quiet_is_lost: bool,
     /// Offers that the node was told to clear.
     cleared: usize,
     /// The address that the node takes packets from.
@@ -115,6 +117,7 @@ impl Rack {
             held_keys: 0,
             moves: Vec::new(),
             quiesced: 0,
+            quiet_is_lost: false,
             cleared: 0,
             owner: None,
             destination: None,
@@ -166,11 +169,20 @@ impl Rack {
     }
 
     fn client_says_hello(&mut self) {
+        self.client_says_hello_in(ByChain::default());
+    }
+
+    /// The client is in this epoch of the chain.
+    fn says_hello_in(&mut self, epoch: u32) {
+        self.client_says_hello_in(ByChain::new(1, |_| epoch));
+    }
+
+    fn client_says_hello_in(&mut self, epochs: ByChain<u32>) {
         let hello = ClientReport::Hello {
             boot: 7,
             sent_us: self.now.monotonic_us,
             lanes: 4,
-            epochs: ByChain::default(),
+            epochs,
             pressure: false,
             spooled: false,
         };
@@ -310,6 +322,9 @@ impl Rack {
             }
             (_, Message::ToClient(ClientNotice::Quiesce { epoch, .. })) => {
                 self.quiesced += 1;
+                if self.quiet_is_lost {
+                    return None;
+                }
                 Message::FromClient(ClientReport::Quiet { epoch })
             }
             (_, Message::ToClient(ClientNotice::Move { to, .. })) => {
@@ -753,6 +768,22 @@ fn a_switch_is_taken_out_of_service_and_a_spare_takes_its_place() {
     assert_eq!(rack.controller.add_switch(rack.now, 1), Ok(()));
     rack.pass(1_000_000, &[(0, 1), (1, 2)]);
     assert_eq!((rack.members(), drained(&rack)), (vec![0, 1], vec![]));
+}
+
+/// Its writes would be held back until the controller waits for it no longer.
+#[test]
+fn a_client_that_says_hello_is_asked_again_to_end_its_writes() {
+    let mut rack = Rack::apart(2, |_| ());
+    rack.start(2, 2);
+    rack.quiet_is_lost = true;
+    assert_eq!(rack.controller.drain_switch(rack.now, 1, None), Ok(()));
+    rack.carry_out();
+    assert_eq!((rack.members(), rack.quiesced), (vec![0, 1], 1));
+    rack.quiet_is_lost = false;
+    rack.says_hello_in(rack.controller.epoch() - 1);
+    assert_eq!(rack.quiesced, 1, "in another epoch it has no writes that could be answered");
+    rack.says_hello_in(rack.controller.epoch());
+    assert_eq!((rack.members(), rack.quiesced), (vec![0, 2], 2));
 }
 
 #[test]

@@ -137,6 +137,16 @@ impl Chain {
         self.change_on(cx);
     }
 
+    /// A client is heard of whose writes the change waits for: what it was told, or what it said,
+    /// was lost, or it has moved to this epoch since.
+    pub(super) fn quiesce_again(&self, cx: &mut Context<'_>, client: u64, its_epoch: Option<u32>) {
+        let Change::Quiescing { plan, clients, .. } = &self.change else { return };
+        if clients.contains(&client) && its_epoch == Some(plan.epoch) {
+            let (chain, epoch) = (self.id, plan.epoch);
+            cx.notify(client, ClientNotice::Quiesce { chain, epoch });
+        }
+    }
+
     /// A client has no writes under way.
     pub(in crate::controller) fn client_is_quiet(&mut self, client: u64) {
         if let Change::Quiescing { clients, .. } = &mut self.change {

@@ -357,6 +357,7 @@ impl Chain {
         if self.gather_mut().is_some_and(|gather| gather.is_to_be_asked(client, has_moved)) {
             self.ask(cx, &[client]);
         }
+        self.quiesce_again(cx, client, client_epoch.copied());
     }
 
     /// A client sent a part of what it preserves. Outside a recovery, or after its deadline, the
