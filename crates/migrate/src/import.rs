@@ -186,8 +186,9 @@ impl Copier {
     /// Makes keys at the target what they are at the source. How many were strings, and how many
     /// something else.
     ///
-    /// Where the gateway doesn't know what became of a write, the keys are read and written again:
-    /// that they are written twice changes nothing.
+    /// Where the gateway doesn't know what became of a write, the keys are read and written again.
+    /// A key that is written twice has the same value; an older one could come back only by a
+    /// packet that is late by more than the gateway's deadline.
     fn copy(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(u64, u64)> {
         let began = Instant::now();
         loop {

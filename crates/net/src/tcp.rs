@@ -398,9 +398,10 @@ async fn run_connection(
 /// Reads the hub's answer to an introduction: the version in which it speaks from here on.
 async fn answer<R: AsyncRead + Unpin>(from: &mut R, bytes: &ControlBytes) -> io::Result<u16> {
     let frame = read_frame(from, ANSWER_BYTES_MAX, bytes).await.map_err(|error| {
-        let old = "the controller hung up: another program may listen there, or version 7 or older";
+        let hung_up = "it hung up without an answer: it is another program, or a controller that \
+                       speaks version 7 of the control channel or older";
         match error.kind() {
-            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), old),
+            io::ErrorKind::UnexpectedEof => io::Error::new(error.kind(), hung_up),
             _ => error,
         }
     })?;
@@ -582,8 +583,9 @@ mod tests {
     fn nonsense_ends_its_own_connection_only() {
         let mut controller = Controller::new();
         let hello = introduction(Peer::Client(1));
-        let too_new = Versions { oldest: VERSIONS.newest + 1, newest: VERSIONS.newest + 2 };
-        let too_new = Introduction { peer: Peer::Client(1), versions: too_new };
+        let newer = Versions { oldest: VERSIONS.newest + 1, newest: VERSIONS.newest + 2 };
+        let too_new = Introduction { peer: Peer::Client(1), versions: newer };
+        let not_common = Refusal::Version { controller: VERSIONS, part: newer };
         let answered = |answer: Answer| framed(&encode(&answer));
         let refused = |refusal| answered(Err(refusal));
         let welcome = || answered(Ok(VERSIONS.newest));
@@ -595,7 +597,7 @@ mod tests {
             (&framed(b"GET / HTTP/1.1\r\n")[..], &[][..], vec![]),
             (&introduction(Peer::Controller)[..], &[][..], refused(Refusal::Unknown)),
             (&introduction(Peer::Node(2))[..], &[][..], refused(Refusal::Unknown)),
-            (&framed(&too_new.encode())[..], &[][..], refused(Refusal::Version(VERSIONS))),
+            (&framed(&too_new.encode())[..], &[][..], refused(not_common)),
         ] {
             let mut stream = controller.stranger();
             stream.write_all(introduction).expect("the hub reads");

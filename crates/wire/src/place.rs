@@ -71,8 +71,8 @@ impl Place {
     }
 }
 
-/// How many probes of its neighbours in the chain a switch has heard, ever (rule 28): each neighbour
-/// sends a short and a full one at every heartbeat.
+/// How many probes of its neighbours in the chain a switch has heard, ever (rule 28): each
+/// neighbour sends a short and a full one at every heartbeat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Heard {
     /// Of the switch before.

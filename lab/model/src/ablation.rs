@@ -113,9 +113,7 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("hand-over-undrained", Mechanism::DrainBeforeHandOver),
 ];
 
-impl Mechanism {
-    /// What the ablation of this name leaves out.
-    pub fn left_out_by(name: &str) -> Option<Mechanism> {
-        ABLATIONS.iter().find(|(ablation, _)| *ablation == name).map(|(_, mechanism)| *mechanism)
-    }
+/// What the ablation of this name leaves out, of a model with these ablations.
+pub fn left_out_by<M: Copy>(ablations: &[(&str, M)], name: &str) -> Option<M> {
+    ablations.iter().find(|(ablation, _)| *ablation == name).map(|(_, mechanism)| *mechanism)
 }

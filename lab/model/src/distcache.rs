@@ -3,8 +3,8 @@
 //!
 //! Caches are read-only. A read is answered by a copy that has the node's latest version, else by
 //! the node. A write goes through the leaf, which numbers it, to the node. The node invalidates
-//! every copy that it knows of, applies the write once all have acknowledged, answers, and sends the
-//! new version to the copies.
+//! every copy that it knows of, applies the write once all have acknowledged, answers, and sends
+//! the new version to the copies.
 //!
 //! The network is as in the other model: everything that was ever sent may arrive any number of
 //! times, at any later moment, or never. A spine that is taken for dead runs on, and its clients
@@ -47,13 +47,6 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("no-wait-for-zombie", Mechanism::ZombieAwaited),
     ("successor-acknowledges", Mechanism::OwnIncarnations),
 ];
-
-impl Mechanism {
-    /// What the ablation of this name leaves out.
-    pub fn left_out_by(name: &str) -> Option<Mechanism> {
-        ABLATIONS.iter().find(|(ablation, _)| *ablation == name).map(|(_, mechanism)| *mechanism)
-    }
-}
 
 /// A configuration.
 #[derive(Clone, Debug)]
@@ -423,27 +416,17 @@ impl Step<'_> {
         if place == SPINE && packet.op == Op::Read && packet.epoch != self.state.epoch {
             return;
         }
-        let names = self.is_named(packet, &self.state.copies[place]);
-        let copy = &mut self.state.copies[place];
+        let copy = self.state.copies[place];
         match packet.op {
             Op::Read if copy.answers() => {
-                let version = copy.version;
-                self.answer(Op::ReadReply, version, Some(place), packet);
+                self.answer(Op::ReadReply, copy.version, Some(place), packet);
             }
-            // Past the spine is the leaf, and past that the node.
+            // A miss in the spine goes on to the leaf, and a miss there to the node.
             Op::Read if place == SPINE => self.send(Packet { to: To::Switch(LEAF), ..packet }),
             Op::Read => self.send(Packet { to: To::Node, ..packet }),
             Op::Write => self.number(packet),
-            Op::Invalidate => {
-                if names {
-                    copy.invalidate(packet.version.seq);
-                }
-                // One that is still to come doesn't know of it then, so it acknowledges nothing.
-                if copy.admitted_to >= packet.incarnation {
-                    self.send(Packet { to: To::Node, op: Op::Invalidated, ..packet });
-                }
-            }
-            Op::Update if names => self.update(place, packet.version),
+            Op::Invalidate => self.state.copies[place] = self.invalidated(copy, packet),
+            Op::Update if self.is_named(packet, &copy) => self.update(place, packet.version),
             _ => {}
         }
     }
@@ -464,23 +447,26 @@ impl Step<'_> {
 
     /// A spine that was taken for dead serves the old epoch. What it acknowledges still counts.
     fn zombie_receives(&mut self, packet: Packet) {
-        let Some(mut copy) = self.state.zombie else { return };
-        let names = self.is_named(packet, &copy);
+        let Some(copy) = self.state.zombie else { return };
         match packet.op {
             Op::Read if packet.epoch == 0 && copy.answers() => {
                 self.answer(Op::ReadReply, copy.version, Some(SPINE), packet);
             }
-            Op::Invalidate => {
-                if names {
-                    copy.invalidate(packet.version.seq);
-                    self.state.zombie = Some(copy);
-                }
-                if copy.admitted_to >= packet.incarnation {
-                    self.send(Packet { to: To::Node, op: Op::Invalidated, ..packet });
-                }
-            }
+            Op::Invalidate => self.state.zombie = Some(self.invalidated(copy, packet)),
             _ => {}
         }
+    }
+
+    /// A switch's entry after an INVALIDATE, which is acknowledged. An incarnation that is still to
+    /// come would not know of it, so that isn't.
+    fn invalidated(&mut self, mut copy: Copy, packet: Packet) -> Copy {
+        if self.is_named(packet, &copy) {
+            copy.invalidate(packet.version.seq);
+        }
+        if copy.admitted_to >= packet.incarnation {
+            self.send(Packet { to: To::Node, op: Op::Invalidated, ..packet });
+        }
+        copy
     }
 
     /// The leaf numbers a write; its completion entry has the number of one that it saw before.

@@ -1,5 +1,6 @@
 //! Whether a history of one register can be put into an order that explains it (Herlihy and Wing,
-//! "Linearizability", 1990; the search is Wing and Gong's of 1993).
+//! "Linearizability", 1990). The search is Wing and Gong's of 1993, and remembers where it has been
+//! (Lowe, "Testing for linearizability", 2017).
 
 /// Whether the operations can be put into an order in which each returns what it returned.
 ///

@@ -4,7 +4,7 @@ use clap::{Args, Parser, Subcommand};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Instant;
-use switchback_model::ablation::{ABLATIONS, Mechanism};
+use switchback_model::ablation::{ABLATIONS, left_out_by};
 use switchback_model::config::{Config, Protection};
 use switchback_model::explore::{Model, Verdict, explore};
 use switchback_model::{distcache, trace};
@@ -150,7 +150,7 @@ fn names<M>(ablations: &[(&'static str, M)]) -> clap::builder::PossibleValuesPar
 
 impl Copies {
     fn config(&self) -> Result<distcache::Config, String> {
-        let left_out = |name: &String| distcache::Mechanism::left_out_by(name);
+        let left_out = |name: &String| left_out_by(distcache::ABLATIONS, name);
         Ok(distcache::Config {
             admissions: self.admissions,
             evictions: self.evictions,
@@ -195,7 +195,7 @@ impl Rack {
             two_cores: self.two_cores,
             gives_up: self.gives_up,
             counter_max: self.counter_max,
-            without: self.ablate.iter().filter_map(|name| Mechanism::left_out_by(name)).collect(),
+            without: self.ablate.iter().filter_map(|name| left_out_by(ABLATIONS, name)).collect(),
             keeps_dead_packets: self.keep_dead_packets,
             ..Config::of(&self.operations)?
         })

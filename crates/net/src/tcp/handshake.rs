@@ -81,7 +81,8 @@ impl Introduction {
 
     /// The version in which to speak with it.
     pub(super) fn version(self) -> Result<u16, Refusal> {
-        VERSIONS.common(self.versions).ok_or(Refusal::Version(VERSIONS))
+        let (controller, part) = (VERSIONS, self.versions);
+        controller.common(part).ok_or(Refusal::Version { controller, part })
     }
 }
 
@@ -91,12 +92,17 @@ pub(super) type Answer = Result<u16, Refusal>;
 /// Why a peer is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
 pub(super) enum Refusal {
-    /// No version is common to both. Those of the hub.
+    /// No version is common to both.
     #[error(
-        "the controller speaks {0} of the control channel and this program speaks {VERSIONS}: \
-         upgrade the older one"
+        "no common version of the control channel: the controller speaks {controller}, this part \
+         {part}; upgrade the older one"
     )]
-    Version(Versions),
+    Version {
+        /// Those of the hub.
+        controller: Versions,
+        /// Those of the peer.
+        part: Versions,
+    },
     /// The controller, or a switch or node that the hub's rack doesn't have.
     #[error("the controller's rack has no such part: compare the two configurations")]
     Unknown,
@@ -130,8 +136,12 @@ mod tests {
     fn programs_of_version_7_are_named_and_find_their_number_where_it_was() {
         let old = super::super::encode(&(0x5357_0007_u32, Peer::Node(1)));
         let introduction = Introduction::decode(&old).expect("an introduction");
-        assert_eq!(introduction.versions, Versions { oldest: 7, newest: 7 });
-        assert_eq!(introduction.version(), Err(Refusal::Version(VERSIONS)));
+        let part = Versions { oldest: 7, newest: 7 };
+        let refusal = Refusal::Version { controller: VERSIONS, part };
+        assert_eq!(introduction, Introduction { peer: Peer::Node(1), versions: part });
+        assert_eq!(introduction.version(), Err(refusal));
+        let text = format!("the controller speaks {VERSIONS}, this part version 7;");
+        assert!(refusal.to_string().contains(&text), "{refusal}");
         let new = Introduction::of(Peer::Node(1)).encode();
         let (first, peer): (u32, Peer) = postcard::from_bytes(&new).expect("as it was");
         assert_eq!((first, peer), (0x5357_0000 | u32::from(VERSIONS.newest), Peer::Node(1)));
@@ -156,9 +166,10 @@ mod tests {
 
     #[test]
     fn answers_are_short_and_are_read_as_they_were_written() {
+        let longest = Versions { oldest: u16::MAX, newest: u16::MAX };
         for answer in [
             Ok(u16::MAX),
-            Err(Refusal::Version(Versions { oldest: u16::MAX, newest: u16::MAX })),
+            Err(Refusal::Version { controller: longest, part: longest }),
             Err(Refusal::Unknown),
             Err(Refusal::Crowded),
         ] {

@@ -137,8 +137,8 @@ impl Chain {
         self.change_on(cx);
     }
 
-    /// A client is heard of whose writes the change waits for: what it was told, or what it said,
-    /// was lost, or it has moved to this epoch since.
+    /// Repeats the notice to a client that says hello while the change waits for it: the notice or
+    /// its answer was lost, or the client has moved to this epoch since.
     pub(super) fn quiesce_again(&self, cx: &mut Context<'_>, client: u64, its_epoch: Option<u32>) {
         let Change::Quiescing { plan, clients, .. } = &self.change else { return };
         if clients.contains(&client) && its_epoch == Some(plan.epoch) {
