@@ -84,9 +84,9 @@ impl Switch {
         self.seq += 1;
         let answer = Header { flags, seq: Seq(self.seq), durable_generation: 1, ..header };
         if header.op == Op::Write {
-            packet.fill(Header { op: Op::WriteReply, ..answer }, &[], b"k");
+            packet.fill(&Header { op: Op::WriteReply, ..answer }, &[], b"k");
         } else {
-            packet.fill(Header { op: Op::ReadReply, ..answer }, &self.value, b"k");
+            packet.fill(&Header { op: Op::ReadReply, ..answer }, &self.value, b"k");
         }
     }
 }

@@ -45,7 +45,7 @@ impl Uplink for Mirror {
         if header.op == Op::Write {
             packet.rewrite(&Header { op: Op::WriteReply, ..answer });
         } else {
-            packet.fill(Header { op: Op::ReadReply, ..answer }, &self.value, b"k");
+            packet.fill(&Header { op: Op::ReadReply, ..answer }, &self.value, b"k");
         }
         Sent::Answered
     }

@@ -104,17 +104,19 @@ impl State {
             }
             let stored = self.records.get(&key).map_or(0, |record| record.seq);
             if header.has(flags::CONDITIONAL) && header.guard != stored {
-                packet.fill(answer(Op::WriteReply, Status::ConditionFailed, stored), &[], &key);
+                packet.fill(&answer(Op::WriteReply, Status::ConditionFailed, stored), &[], &key);
             } else {
                 let seq = self.write(key.clone(), value, cheat);
-                packet.fill(answer(Op::WriteReply, Status::Ok, seq), &[], &key);
+                packet.fill(&answer(Op::WriteReply, Status::Ok, seq), &[], &key);
             }
             self.answered.insert(header.lane, (header.request, packet.clone()));
             return;
         }
         match self.read(&key, cheat) {
-            Some((seq, value)) => packet.fill(answer(Op::ReadReply, Status::Ok, seq), &value, &key),
-            None => packet.fill(answer(Op::ReadReply, Status::NotFound, 0), &[], &key),
+            Some((seq, value)) => {
+                packet.fill(&answer(Op::ReadReply, Status::Ok, seq), &value, &key)
+            }
+            None => packet.fill(&answer(Op::ReadReply, Status::NotFound, 0), &[], &key),
         }
     }
 

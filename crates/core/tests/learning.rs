@@ -30,7 +30,7 @@ impl Target for CountingTarget {
         match header.op {
             Op::AgeSketch if header.location == 0 => self.halvings += header.guard,
             Op::Admit => self.admitted_with.push(header.guard),
-            Op::LoadCounters => packet.fill(header, &self.counter.to_be_bytes(), &[0]),
+            Op::LoadCounters => packet.fill(&header, &self.counter.to_be_bytes(), &[0]),
             _ => {}
         }
         true

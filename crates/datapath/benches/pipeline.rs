@@ -90,10 +90,10 @@ fn new_datapath(value_bytes: u32, slots: u32) -> Datapath {
             key_hash: hash_key.hash(&key),
             ..Header::new(Op::Admit)
         };
-        packet.fill(header, &[], &key);
+        packet.fill(&header, &[], &key);
         assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
         datapath.lookup_insert(&header.key_hash, 0, slot).expect("there is room");
-        packet.fill(Header { op: Op::SetValid, ..header }, &[], &key);
+        packet.fill(&Header { op: Op::SetValid, ..header }, &[], &key);
         assert_eq!(datapath.inject(&mut packet), Verdict::Reply);
     }
     datapath
@@ -136,7 +136,7 @@ impl Bench<'_> {
                 header.key_hash = request.hash;
                 header.request = self.next_request;
                 header.lane = self.next_request as u32 % LANES;
-                item.packet.fill(header, value, &request.key);
+                item.packet.fill(&header, value, &request.key);
                 item.random = request.random;
             }
             match with {

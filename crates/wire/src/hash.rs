@@ -3,9 +3,8 @@
 
 use crate::RoutingKey;
 use serde::{Deserialize, Serialize};
-use siphasher::sip128::{Hasher128, SipHasher24};
+use siphasher::sip128::SipHasher24;
 use std::fmt;
-use std::hash::Hasher;
 
 /// The key under which a rack hashes, made once when the rack is made.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,9 +18,9 @@ impl HashKey {
     /// The hash of `key` in this rack.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
-        let mut hasher = SipHasher24::new_with_key(&self.0);
-        hasher.write(key);
-        let hash = hasher.finish128();
+        let [low, high] = [&self.0[..8], &self.0[8..]]
+            .map(|half| u64::from_le_bytes(half.try_into().expect("eight of sixteen bytes")));
+        let hash = SipHasher24::new_with_keys(low, high).hash(key);
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&hash.h1.to_be_bytes());
         bytes[8..].copy_from_slice(&hash.h2.to_be_bytes());

@@ -3,9 +3,13 @@
 
 use crate::{Address, DecodeError, HEADER_BYTES, Header, Op, PACKET_BYTES_MAX};
 use std::fmt;
+use std::ops::Range;
 
 /// Where a packet has its operation.
 const OP_AT: usize = 3;
+/// Where it has the lengths of its value and of its key.
+const VALUE_BYTES_AT: Range<usize> = 112..114;
+const KEY_BYTES_AT: Range<usize> = 114..116;
 
 /// An owned packet buffer, meant to be reused.
 #[derive(Clone)]
@@ -48,18 +52,18 @@ impl Packet {
         Packet::default()
     }
 
-    /// Fills the buffer with a packet; the header's lengths are set from `value` and `key`, which
-    /// must fit.
+    /// Fills the buffer with a packet; the packet's lengths are those of `value` and `key`,
+    /// which must fit, not the header's.
     #[inline]
-    pub fn fill(&mut self, mut header: Header, value: &[u8], key: &[u8]) {
+    pub fn fill(&mut self, header: &Header, value: &[u8], key: &[u8]) {
         let length = HEADER_BYTES + value.len() + key.len();
         assert!(length <= PACKET_BYTES_MAX, "a packet of {length} bytes");
         assert!(!key.is_empty());
-        header.value_bytes = value.len() as u16;
-        header.key_bytes = key.len() as u16;
         let (head, body) =
             self.bytes.split_first_chunk_mut::<HEADER_BYTES>().expect("longer than a header");
         header.encode(head);
+        head[VALUE_BYTES_AT].copy_from_slice(&(value.len() as u16).to_be_bytes());
+        head[KEY_BYTES_AT].copy_from_slice(&(key.len() as u16).to_be_bytes());
         body[..value.len()].copy_from_slice(value);
         body[value.len()..value.len() + key.len()].copy_from_slice(key);
         self.length = length;
@@ -68,7 +72,7 @@ impl Packet {
     /// A packet of these parts.
     pub fn build(header: Header, value: &[u8], key: &[u8]) -> Packet {
         let mut packet = Packet::new();
-        packet.fill(header, value, key);
+        packet.fill(&header, value, key);
         packet
     }
 
@@ -118,7 +122,8 @@ impl Packet {
     #[inline]
     pub fn value_and_key(&self) -> (&[u8], &[u8]) {
         let (head, body) = self.bytes().split_at(HEADER_BYTES);
-        body.split_at(usize::from(u16::from_be_bytes([head[112], head[113]])))
+        let value_bytes = head[VALUE_BYTES_AT].try_into().expect("two bytes");
+        body.split_at(usize::from(u16::from_be_bytes(value_bytes)))
     }
 
     /// Takes the packet apart.

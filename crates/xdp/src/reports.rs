@@ -121,5 +121,5 @@ fn fill(packet: &mut Packet, report: &[u8]) {
     };
     let value_at = REPORT_BYTES + place("size.record");
     let value = &report[value_at..value_at + usize::from(record.u16("value_bytes"))];
-    packet.fill(header, value, record.bytes("key", usize::from(record.u16("key_bytes"))));
+    packet.fill(&header, value, record.bytes("key", usize::from(record.u16("key_bytes"))));
 }

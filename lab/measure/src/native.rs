@@ -70,7 +70,7 @@ impl Native {
                     lane,
                     ..header
                 };
-                packet.fill(header, &value, &request.key);
+                packet.fill(&header, &value, &request.key);
             }
             if step == Step::Packet {
                 for (at, packet) in (chunk..).zip(&mut *batch) {

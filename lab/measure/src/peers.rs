@@ -127,7 +127,7 @@ fn switch_round(
         let mut answer = [0; 2048];
         let ask = |index: usize| {
             let Request { key, hash, .. } = Request::new(index as u64 % u64::from(KEYS), 0);
-            packet.fill(switchback_wire::Header { key_hash: hash, ..header }, &[], &key);
+            packet.fill(&switchback_wire::Header { key_hash: hash, ..header }, &[], &key);
             socket.send(packet.bytes()).context("asking the switch")?;
             let length = socket.recv(&mut answer).context("waiting for the switch")?;
             let is_hit = length

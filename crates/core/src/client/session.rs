@@ -363,12 +363,12 @@ impl Session {
             return Err(SubmitError::NoSession);
         }
         let index = self.free.pop().ok_or(SubmitError::Busy)?;
-        let header = self.request_header(operation, hash, chain, index);
+        let mut header = self.request_header(operation, hash, chain, index);
         let is_write = matches!(header.op, Op::Write | Op::Delete);
         let is_held = is_write && self.chains[chain].quiet.is_some();
         let lane = &mut self.lanes[index as usize];
         assert!(matches!(lane.state, State::Free | State::Done(_)));
-        lane.request += 1;
+        lane.request = header.request;
         lane.token = token;
         lane.submitted_us = now.monotonic_us;
         lane.attempt = 0;
@@ -378,19 +378,15 @@ impl Session {
         lane.chain = chain;
         lane.hash = header.key_hash;
         lane.expiry_ms = header.expiry_ms;
-        let header = Header { request: lane.request, ..header };
         self.statistics.submitted += 1;
         if large {
-            let total_bytes = value.len() as u32;
-            lane.packet.fill(
-                Header { flags: header.flags | flags::LARGE, total_bytes, ..header },
-                &[],
-                key,
-            );
+            header.flags |= flags::LARGE;
+            header.total_bytes = value.len() as u32;
+            lane.packet.fill(&header, &[], key);
             lane.state = State::Staging(Box::new(Staging::new(value, key.len())));
             self.large_bytes += value.len();
         } else {
-            lane.packet.fill(header, value, key);
+            lane.packet.fill(&header, value, key);
         }
         if !is_held {
             self.begin_to_send(index);
@@ -446,6 +442,7 @@ impl Session {
         header.partition = chain.destination.partition(&header.key_hash);
         header.epoch = chain.epoch;
         header.lane = self.lane_first + index;
+        header.request = self.lanes[index as usize].request + 1;
         header.expiry_ms = expiry_ms;
         if let Some(expected) = condition {
             header.flags |= flags::CONDITIONAL;
@@ -641,12 +638,12 @@ fn fill_fragment(packet: &mut Packet, write: &Packet, staging: &Staging, index: 
         fragment_count: staging.count(),
         ..parts.header
     };
-    packet.fill(header, staging.fragment(index), parts.key);
+    packet.fill(&header, staging.fragment(index), parts.key);
 }
 
 fn fill_pull(packet: &mut Packet, read: &Packet, seq: Seq, first: u16, count: u16) {
     let parts = read.parse().expect("the lane's own packet");
     let (op, guard) = (Op::ReadFragment, seq.0);
     let header = Header { op, guard, fragment_index: first, fragment_count: count, ..parts.header };
-    packet.fill(header, &[], parts.key);
+    packet.fill(&header, &[], parts.key);
 }

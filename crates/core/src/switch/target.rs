@@ -129,7 +129,7 @@ impl Inject<'_> {
     }
 
     fn run_in(&mut self, epoch: u32, header: Header, key: &[u8]) -> bool {
-        self.packet.fill(Header { epoch, ..header }, &[], key);
+        self.packet.fill(&Header { epoch, ..header }, &[], key);
         self.target.inject(self.packet)
             && self.packet.parse().is_ok_and(|parts| parts.header.status == Status::Ok)
     }
@@ -239,7 +239,7 @@ impl Inject<'_> {
         let mut can_lose = false;
         for to in [place.before, place.after].into_iter().flatten() {
             for value in [&FILLING[..0], &FILLING] {
-                self.packet.fill(header, value, &[0]);
+                self.packet.fill(&header, value, &[0]);
                 can_lose |= self.target.probe(to, self.packet);
             }
         }

@@ -116,7 +116,7 @@ fn answer_for_nothing(packet: &mut Packet) -> Sent {
     let op = if reads { Op::ReadReply } else { Op::WriteReply };
     let header =
         Header { op, flags: flags::CACHED, seq: Seq(parts.header.request), ..parts.header };
-    packet.fill(header, if reads { &[b'v'; 128] } else { &[] }, key);
+    packet.fill(&header, if reads { &[b'v'; 128] } else { &[] }, key);
     Sent::Answered
 }
 

@@ -158,14 +158,14 @@ impl Records {
         if is_large(value.len(), key.len()) {
             answer.flags = flags::LARGE;
             answer.total_bytes = value.len() as u32;
-            return packet.fill(answer, &value[..fragment_bytes(key.len()).min(value.len())], key);
+            return packet.fill(&answer, &value[..fragment_bytes(key.len()).min(value.len())], key);
         }
         if self.is_cached(key) {
             answer.flags = flags::CACHED;
             answer.record_flags = record_flags::DIRTY;
             answer.generation = self.knobs.generation;
         }
-        packet.fill(answer, value, key);
+        packet.fill(&answer, value, key);
     }
 
     fn write(&mut self, request: Header, value: &[u8], key: &[u8], packet: &mut Packet) {
@@ -183,7 +183,7 @@ impl Records {
             answer.flags = flags::CACHED;
             answer.generation = self.knobs.generation;
         }
-        packet.fill(answer, &[], key);
+        packet.fill(&answer, &[], key);
         if !matches!(answer.status, Status::FragmentsMissing | Status::NoSpace) {
             self.done.insert(request.lane, (request.request, packet.clone()));
         }
@@ -230,7 +230,7 @@ impl Records {
             bitmap[bit / 8] |= 1 << (bit % 8);
         }
         let answer = self.reply(request, Op::FragmentReply);
-        packet.fill(answer, &bitmap, key);
+        packet.fill(&answer, &bitmap, key);
     }
 
     fn read_fragments(
@@ -284,6 +284,6 @@ impl Records {
             }
             answer.total_bytes += u32::from(!maybe_cached);
         }
-        packet.fill(answer, &entries, key);
+        packet.fill(&answer, &entries, key);
     }
 }

@@ -170,7 +170,7 @@ impl Session {
         lane.refused = Some(Seq(asked.guard));
         let read =
             Header { op: Op::Read, flags: 0, guard: 0, expiry_ms: 0, total_bytes: 0, ..asked };
-        lane.packet.fill(read, &[], &key);
+        lane.packet.fill(&read, &[], &key);
         lane.attempt = 0;
         let request = lane.request;
         self.sends.push_back(Send::Request(index, request));

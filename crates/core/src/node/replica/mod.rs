@@ -102,7 +102,7 @@ impl Replica {
     /// Sends a packet.
     pub(super) fn send(&mut self, to: Address, header: Header, value: &[u8], key: &[u8]) {
         let mut packet = self.buffers.pop().unwrap_or_default();
-        packet.fill(Header { ttl: TTL, ..header }, value, key);
+        packet.fill(&Header { ttl: TTL, ..header }, value, key);
         self.packets.push_back((to, packet));
     }
 
