@@ -254,6 +254,12 @@ check 'the log says how many there may be, and how to have more' holds 'it takes
 down
 check 'it ends in good order' equal "$code" 0
 
+cp -r "$work/data" "$work/data4"
+rm "$work/data4/controller/directory"
+timeout 60 "$program" up --data "$work/data4" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 >"$work/out" 2>"$work/err"
+check 'without the controller directory it ends' equal "$?" 1
+check '... and says what the nodes lack' holds "can't serve: node 0: .* give it its own rack's controller directory" "$work/err"
+
 printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
 "$program" up --config "$work/bad.toml" >"$work/out" 2>"$work/err"
 check 'a wrong file is a mistake of usage' equal "$?" 2

@@ -232,6 +232,14 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     checked = subprocess.run(["redis-check-rdb", f"{directory}/dump.rdb"], capture_output=True, text=True)
     check("redis-check-rdb finds it good", "RDB looks OK" in checked.stdout, checked.stdout)
 
+    # A part of a scan of few keys finds none.
+    for keys in (1, 0):
+        ours.insist("FLUSHALL")
+        if keys:
+            ours.insist("SET", "alone", "1")
+        few = run(directory, "export", "--from", f"redis://{resp}", "--to", f"few-{keys}.rdb")
+        check(f"an export of {keys} records", f"{keys} records" in few.stdout, few.stdout + few.stderr)
+
     missing = run(directory, "import", "--from", "redis://127.0.0.1:1", "--to", f"redis://{resp}")
     check("a source that isn't there is named", "no connection to 127.0.0.1:1" in missing.stderr, missing.stderr)
     other.end()

@@ -62,6 +62,40 @@ fn what_the_storage_refuses_is_told_for_a_while() {
     assert_eq!(hello(&mut shim, now), None, "it was long ago");
 }
 
+/// The other rack's controller is new, since its directory was lost: its epochs are far below those
+/// that the node knows, and it can't go on without being told why.
+#[test]
+fn a_new_controller_hears_that_the_records_are_of_another_rack() {
+    let mut shim = new_node();
+    let epoch_of = |epoch: u32, hash_key| {
+        let config = NodeConfig {
+            hash_key: HashKey(hash_key),
+            map: Map::equal(vec![vec![0]]),
+            switch: Some(Address::in_memory(2, 0)),
+            lanes: 16,
+            write_through: false,
+        };
+        Command {
+            id: epoch.into(),
+            chain: ChainId::new(0),
+            epoch,
+            body: NodeCommand::Epoch(config),
+        }
+    };
+    shim.handle_message(START, epoch_of(7, [1; 16]));
+    let [EngineOp::SetState { id, .. }] = ops(&mut shim)[..] else { panic!("it serves") };
+    shim.handle_done(START, EngineDone { id, result: Ok(EngineReply::Set) });
+    while shim.poll_message().is_some() {}
+    shim.handle_message(START, epoch_of(1, [2; 16]));
+    let Some(NodeReport::Done { id: 1, error: Some(error), .. }) = shim.poll_message() else {
+        panic!("it refuses");
+    };
+    assert!(error.starts_with("this node holds records of another rack"), "{error}");
+    assert!(ops(&mut shim).is_empty());
+    shim.handle_message(START, epoch_of(6, [1; 16]));
+    assert!(shim.poll_message().is_none(), "its own rack's controller of before is not answered");
+}
+
 /// Else a controller with an old map would take for stored what the partition's head doesn't have.
 #[test]
 fn only_the_head_of_a_partition_takes_commands_about_its_keys() {

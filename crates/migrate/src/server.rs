@@ -80,10 +80,13 @@ pub(crate) fn read(server: &mut Connection, keys: &[Vec<u8>]) -> anyhow::Result<
     answers.chunks(2).map(found).collect()
 }
 
-/// Sends commands; their answers, errors of single ones among them.
+/// Sends commands, if there are any; their answers, errors of single ones among them.
 pub(crate) fn run(
     server: &mut Connection,
     commands: &mut Pipeline,
 ) -> anyhow::Result<Vec<RedisResult<Value>>> {
+    if commands.is_empty() {
+        return Ok(Vec::new());
+    }
     Ok(commands.ignore_errors().query::<Vec<RedisResult<Value>>>(server)?)
 }

@@ -28,6 +28,15 @@ impl Shim {
     pub(super) fn obey(&mut self, command: Command<NodeCommand>) {
         let Command { id, chain, epoch, body } = command;
         let (index, mechanisms) = (self.index, self.mechanisms);
+        if let NodeCommand::Epoch(config) = &body
+            && self.is_of_another_rack(config)
+        {
+            // Its epochs count from the beginning, so this one may be far below the node's own.
+            let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
+                         or, for a new rack, an empty directory";
+            self.done(chain, id, Some(error.into()));
+            return;
+        }
         let served = self.chains.known(chain, |_| Served::untold(mechanisms));
         let raises = matches!(body, NodeCommand::Epoch(_));
         if self.mechanisms.epoch_fence()
@@ -80,15 +89,14 @@ impl Shim {
         });
     }
 
+    /// Whether the records here were stored under another rack's hash key.
+    fn is_of_another_rack(&self, config: &NodeConfig) -> bool {
+        let known = self.chains.iter().find_map(|(_, served)| served.config());
+        known.is_some_and(|known| known.hash_key != config.hash_key)
+    }
+
     /// Rule 8. Nothing of the chain is served from here on until the new state is durable.
     fn change_epoch(&mut self, chain: ChainId, id: CommandId, epoch: u32, config: NodeConfig) {
-        let known = self.chains.iter().find_map(|(_, served)| served.config());
-        if known.is_some_and(|known| known.hash_key != config.hash_key) {
-            let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
-                         or, for a new rack, an empty directory";
-            self.done(chain, id, Some(error.into()));
-            return;
-        }
         let served = &mut self.chains[chain];
         if epoch == served.epoch() && served.is_serving() && served.config() == Some(&config) {
             self.done(chain, id, None);
