@@ -18,6 +18,7 @@ impl HashKey {
     /// The hash of `key` in this rack.
     #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
+        // `new_with_key` isn't inlined, and a hasher that is fed in pieces buffers them.
         let [low, high] = [&self.0[..8], &self.0[8..]]
             .map(|half| u64::from_le_bytes(half.try_into().expect("eight of sixteen bytes")));
         let hash = SipHasher24::new_with_keys(low, high).hash(key);

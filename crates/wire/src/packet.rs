@@ -52,8 +52,8 @@ impl Packet {
         Packet::default()
     }
 
-    /// Fills the buffer with a packet; the packet's lengths are those of `value` and `key`,
-    /// which must fit, not the header's.
+    /// Fills the buffer with a packet. Its lengths are those of `value` and `key`, which must fit;
+    /// those in `header` are not looked at.
     #[inline]
     pub fn fill(&mut self, header: &Header, value: &[u8], key: &[u8]) {
         let length = HEADER_BYTES + value.len() + key.len();

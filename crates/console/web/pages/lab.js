@@ -1,4 +1,4 @@
-// Plays what `switchback lab sim --trace FILE.json` wrote: who sent what to whom, until a promise broke.
+// Plays what `switchback lab sim --trace FILE.json` wrote: which part sent what to which, until a promise broke.
 // The file is read here, and sent nowhere.
 
 import { Component } from "../preact.js";

@@ -31,7 +31,8 @@ impl Shim {
         if let NodeCommand::Epoch(config) = &body
             && self.is_of_another_rack(config)
         {
-            // Its epochs count from the beginning, so this one may be far below the node's own.
+            // Before the epoch is looked at: a new controller's first is far below the node's own,
+            // and would be ignored as an old controller's.
             let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
                          or, for a new rack, an empty directory";
             self.done(chain, id, Some(error.into()));
