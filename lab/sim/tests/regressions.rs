@@ -10,10 +10,12 @@ use switchback_sim::run::run;
 use switchback_wire::Scheme;
 
 fn is_green(seed: u64, focus: Focus) {
-    let plan =
-        Plan::draw(seed, Scheme::FarReach, Ablation { focus: Some(focus), ..Ablation::NOTHING });
-    let outcome = run(plan, false);
-    assert!(outcome.violation.is_none(), "seed {seed}, {}\n{}", focus.name(), outcome.report);
+    is_plan_green(seed, Scheme::FarReach, Ablation { focus: Some(focus), ..Ablation::NOTHING });
+}
+
+fn is_plan_green(seed: u64, scheme: Scheme, ablation: Ablation) {
+    let outcome = run(Plan::draw(seed, scheme, ablation), false);
+    assert!(outcome.violation.is_none(), "seed {seed} of {scheme:?}\n{}", outcome.report);
 }
 
 /// Not the product's: switches died faster than a control message travels, and hardly any operation
@@ -28,4 +30,18 @@ fn a_switch_lives_until_its_clients_have_heard_of_it() {
 #[test]
 fn the_end_of_faults_reorders_no_connection() {
     is_green(1737, Focus::Evictions);
+}
+
+/// Not the product's: a switch whose link lost too many probes was still left out when the faults
+/// were over, and was expected to serve before the link's pause ended.
+#[test]
+fn a_link_that_pauses_after_the_faults_may_pause_on() {
+    is_plan_green(2081, Scheme::NoCache, Ablation::NOTHING);
+}
+
+/// Not the product's: a dead link was tried again several times after the faults, and operations
+/// that came to nothing were counted as if one epoch had ended.
+#[test]
+fn a_dead_link_may_be_tried_again_after_the_faults() {
+    is_plan_green(1206, Scheme::NoCache, Ablation::NOTHING);
 }

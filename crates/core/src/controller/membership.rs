@@ -223,6 +223,11 @@ impl Membership {
         self.switches.iter().map(status).collect()
     }
 
+    /// All switches that ever said hello.
+    pub(super) fn switch_indices(&self) -> impl Iterator<Item = u16> {
+        self.switches.keys().copied()
+    }
+
     /// All nodes, and the number of cached keys of each.
     pub(super) fn node_statuses(
         &self,

@@ -268,6 +268,15 @@ impl Controller {
         self.chains.iter().map(Chain::commands_outstanding).sum()
     }
 
+    /// Switches of no chain that a chain goes on without for now because of a dead link (rule 28).
+    pub fn left_out_switches(&self, now: Now) -> usize {
+        let is_left_out = |switch: &u16| {
+            self.directory.chain_of_switch(*switch).is_none()
+                && self.chains.iter().any(|chain| chain.is_left_out(now, *switch))
+        };
+        self.members.switch_indices().filter(is_left_out).count()
+    }
+
     /// Why no chain takes a switch into a place that is free; `None`: one does, or there is no such
     /// place.
     fn refusal(&self, now: Now, switch: u16) -> Option<String> {

@@ -43,12 +43,17 @@ pub(super) struct Ending {
     absorbed: bool,
     /// Reads that came to nothing.
     retries: u32,
+    /// Recoveries before it.
+    recoveries: u64,
 }
 
 /// Operations on one key after which the cache must have absorbed a write.
 const WARMING_MAX: u32 = 200_000;
 /// The first of them, which come without a pause.
 const WARMING_FAST: u32 = 20_000;
+/// Recoveries after the faults because dead links are tried again: the pauses of a link double, from
+/// no less than 50 ms to 64 times as long.
+const LINK_TRIES_MAX: u64 = 16;
 
 impl World {
     pub(super) fn is_healed(&self) -> bool {
@@ -81,6 +86,7 @@ impl World {
 
     pub(super) fn end_faults(&mut self) {
         self.heal();
+        self.ending_state.recoveries = self.statistics.recoveries;
         self.enter(Phase::Settling);
     }
 
@@ -236,9 +242,10 @@ impl World {
         // The controller may not have noticed yet that a switch died, or is back.
         let running = || self.switches.iter().filter_map(|slot| slot.running.as_ref());
         let serving = |epoch| running().filter(|running| running.agent.epoch() == epoch).count();
-        // A chain goes on without one end of a dead link.
-        let left_out = usize::from(self.nemesis.has_dead_link());
-        let layers = usize::from(self.rack.layers) - left_out;
+        // A chain goes on without one end of a dead link. One that lost too many probes is tried
+        // again after a pause that doubles, to longer than a phase takes.
+        let left_out = controller.left_out_switches(self.now(Part::Controller));
+        let layers = usize::from(self.rack.layers).saturating_sub(left_out).max(1);
         let switched = chains.iter().all(|chain| serving(chain.epoch) >= layers);
         let serves = switched && controller.is_serving() && !controller.is_bypassing();
         idle && moved && serves && self.control.is_prompt(self.now_us)
@@ -341,16 +348,26 @@ impl World {
 
     fn note_nothing(&mut self, what: String) {
         self.ending_state.retries += 1;
-        // The epoch that the faults left may be renewed once more, or a switch taken back in; that
-        // ends, or holds back, what every thread writes.
-        let topology = &self.plan.topology;
-        let may_change = topology.sequence_start > 0 || topology.switches > topology.chains;
-        // Deadlines may be a third of the time in which writes are held back.
-        let renewed = if may_change { 4 * u32::from(self.plan.load.threads) } else { 0 };
-        if self.ending_state.retries > 3 + renewed {
+        // Deadlines may be a third of the time in which writes are held back, or a link is found to
+        // be dead.
+        let changes = 4 * u64::from(self.plan.load.threads) * self.epochs_may_end();
+        if u64::from(self.ending_state.retries) > 3 + changes {
             let text = format!("even after the faults this came to nothing, after others: {what}");
             self.fail(Violation::general(Check::Liveness, text));
         }
+    }
+
+    /// How often an epoch may end after the faults, which ends, or holds back, what every thread
+    /// asks for: it is renewed once more, a switch is taken back in, or a dead link is tried again.
+    fn epochs_may_end(&self) -> u64 {
+        let topology = &self.plan.topology;
+        let may_change = topology.sequence_start > 0 || topology.switches > topology.chains;
+        let tried = if self.rack.layers > 1 {
+            (self.statistics.recoveries - self.ending_state.recoveries).min(LINK_TRIES_MAX)
+        } else {
+            0
+        };
+        tried.max(may_change.into())
     }
 
     /// After a drain the nodes have everything, as it was written.

@@ -76,11 +76,6 @@ impl Nemesis {
         self.longest_calm_us.max(calm_us)
     }
 
-    /// Whether some link stays dead.
-    pub(super) fn has_dead_link(&self) -> bool {
-        self.dead_link.is_some()
-    }
-
     /// Until the next fault.
     pub(super) fn pause_us(&mut self) -> u64 {
         1 + self.random.exponential(self.plan.every_us)

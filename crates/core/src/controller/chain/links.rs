@@ -202,6 +202,11 @@ impl Chain {
         self.links.forgive(switch);
     }
 
+    /// Whether the chain goes on without a switch for now.
+    pub(in crate::controller) fn is_left_out(&self, now: Now, switch: u16) -> bool {
+        self.links.is_left_out(now, switch)
+    }
+
     /// Why the chain goes on without a switch that lives; `None`: it doesn't.
     pub(in crate::controller) fn reason_left_out(&self, now: Now, switch: u16) -> Option<String> {
         self.links.reason(now, switch)
