@@ -5,12 +5,14 @@
 //! command that was ever sent may arrive any number of times, at any later moment, or never.
 //! `docs/understand/model.md` says what is modelled, what was explored and what isn't.
 //!
-//! [`distcache`] is a model of other rules: those of read-only copies in two layers.
+//! [`backup`] and [`distcache`] are models of other rules: those of backups, with two keys at two
+//! nodes, and those of read-only copies in two layers.
 //!
 //! It is written from `docs/understand/protocol.md` and shares no code with the product: it would
 //! be no evidence otherwise.
 
 pub mod ablation;
+pub mod backup;
 mod client;
 pub mod config;
 mod controller;

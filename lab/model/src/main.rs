@@ -7,7 +7,7 @@ use std::time::Instant;
 use switchback_model::ablation::{ABLATIONS, left_out_by};
 use switchback_model::config::{Config, Protection};
 use switchback_model::explore::{Model, Verdict, explore};
-use switchback_model::{distcache, trace};
+use switchback_model::{backup, distcache, trace};
 
 /// Looks at every state of a small rack: do the rules keep their promises?
 ///
@@ -24,6 +24,8 @@ struct Arguments {
 /// A model of other rules.
 #[derive(Subcommand)]
 enum Other {
+    /// Backups: one cut through two nodes and a cache.
+    Backup(Backup),
     /// DistCache: read-only copies of a key in its leaf and in its spine.
     Distcache(Copies),
 }
@@ -125,6 +127,36 @@ struct Copies {
     limits: Limits,
 }
 
+#[derive(Args)]
+struct Backup {
+    /// What each client does: X and Y write that key, x and y read it.
+    #[arg(default_value = "XY,Yx")]
+    operations: String,
+    /// Times that the controller may try to cut.
+    #[arg(long, default_value_t = 1)]
+    tries: u8,
+    /// Times that a key may be admitted; X is cached at first.
+    #[arg(long, default_value_t = 1)]
+    admissions: u8,
+    /// Times that a key may be evicted.
+    #[arg(long, default_value_t = 1)]
+    evictions: u8,
+    /// Times that a dirty record may be stored and marked as clean.
+    #[arg(long, default_value_t = 0)]
+    cleanings: u8,
+    /// Times that a client's lease may run out.
+    #[arg(long, default_value_t = 0)]
+    lapses: u8,
+    /// Clients may give writes up.
+    #[arg(long)]
+    gives_up: bool,
+    /// Leave a mechanism out; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = names(backup::ABLATIONS))]
+    ablate: Vec<String>,
+    #[command(flatten)]
+    limits: Limits,
+}
+
 /// How far to go, and what to say meanwhile.
 #[derive(Args)]
 struct Limits {
@@ -158,6 +190,28 @@ impl Copies {
             without: self.ablate.iter().filter_map(left_out).collect(),
             ..distcache::Config::of(&self.operations)?
         })
+    }
+}
+
+impl Backup {
+    fn config(&self) -> Result<backup::Config, String> {
+        let left_out = |name: &String| left_out_by(backup::ABLATIONS, name);
+        Ok(backup::Config {
+            tries: self.tries,
+            admissions: self.admissions,
+            evictions: self.evictions,
+            cleanings: self.cleanings,
+            lapses: self.lapses,
+            gives_up: self.gives_up,
+            without: self.ablate.iter().filter_map(left_out).collect(),
+            ..backup::Config::of(&self.operations)?
+        })
+    }
+
+    fn run(&self, config: &backup::Config) -> io::Result<ExitCode> {
+        let ended = run(config, &self.limits, backup::trace)?;
+        writeln!(io::stdout(), "{} complete backups", config.checked.get())?;
+        Ok(ended)
     }
 }
 
@@ -206,6 +260,7 @@ fn main() -> ExitCode {
     let Arguments { other, rack } = Arguments::parse();
     let explored = match &other {
         None => rack.config().map(|config| run(&config, &rack.limits, trace::trace)),
+        Some(Other::Backup(cut)) => cut.config().map(|config| cut.run(&config)),
         Some(Other::Distcache(copies)) => {
             copies.config().map(|config| run(&config, &copies.limits, distcache::trace))
         }
