@@ -124,6 +124,7 @@ impl Rack {
             if let Some(store) = self.controller.poll_op() {
                 self.stores.push_back(Stored { id: store.id });
                 match store.file {
+                    StoreFile::Backup(_) => {}
                     StoreFile::Directory => self.files.directory = Some(store.bytes),
                     StoreFile::Snapshot(chain) => {
                         self.files.snapshots.insert(chain, store.bytes);

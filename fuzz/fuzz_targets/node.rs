@@ -205,7 +205,10 @@ impl Node {
                 self.state = Some(state);
                 (id, EngineReply::Set)
             }
-            EngineOp::SetFloor { id, .. } | EngineOp::RaiseFloors { id, .. } => {
+            EngineOp::SetFloor { id, .. }
+            | EngineOp::RaiseFloors { id, .. }
+            | EngineOp::FlushSoon { id }
+            | EngineOp::Checkpoint { id, .. } => {
                 (id, EngineReply::Set)
             }
             EngineOp::Scan { id, from, to, .. } => {

@@ -187,6 +187,7 @@ impl Rack {
             on_loss: self.on_loss,
             witness_wait_us: times.witness_wait_us,
             link_pause_us: times.link_pause_us,
+            backup_flush_us: times.backup_flush_us,
         };
         Controller::new(config, self.mechanisms, files, seed, now)
     }

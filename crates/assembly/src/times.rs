@@ -21,6 +21,8 @@ pub struct Times {
     pub witness_wait_us: u64,
     /// For how long a chain goes on without a switch that lives, but to which a link is dead.
     pub link_pause_us: u64,
+    /// How long nodes have to write out what only their logs have, before a backup is cut.
+    pub backup_flush_us: u64,
     /// Silence after which a switch counts as dead.
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
@@ -64,6 +66,7 @@ impl Default for Times {
             spool_wait_us: controller.spool_wait_us,
             witness_wait_us: controller.witness_wait_us,
             link_pause_us: controller.link_pause_us,
+            backup_flush_us: controller.backup_flush_us,
             switch_timeout_us: controller.switch_timeout_us,
             switch_lost_us: controller.switch_lost_us,
             bypass_us: controller.bypass_us,

@@ -28,6 +28,11 @@ pub const BATCH_MAX: usize = 256;
 /// At most about this many bytes of records in one message: far less than a frame may have.
 pub const BATCH_BYTES_MAX: usize = 256 << 10;
 
+/// For how long a client that is asked to holds back writes, unless it hears sooner that it needn't:
+/// longer than the controller waits for clients, and takes to make an epoch durable. It may have
+/// died.
+pub const HOLD_US: u64 = 300_000;
+
 /// How many of these records go into one message: at least one, if there is one.
 pub fn batch_len<'a>(records: impl IntoIterator<Item = &'a KeyedRecord>) -> usize {
     let mut bytes = 0;
@@ -350,6 +355,11 @@ pub enum NodeCommand {
     OfferKeys(Vec<(KeyHash, Vec<u8>)>),
     /// These offers are known; no need to repeat them.
     OffersHeld(Vec<(KeyHash, OfferId)>),
+    /// A backup is to be made: write out what only the log has. Answered when that has begun.
+    FlushSoon,
+    /// Keep a copy of all that is stored, under this number, unless there is one with this or a
+    /// higher number; answered when it is durable. Those with lower ones are dropped.
+    Checkpoint(u64),
 }
 
 impl NodeCommand {
@@ -361,7 +371,11 @@ impl NodeCommand {
                 offers.iter().all(|(hash, _)| holds(hash))
             }
             NodeCommand::OfferKeys(keys) => keys.iter().all(|(hash, _)| holds(hash)),
-            NodeCommand::Epoch(_) | NodeCommand::Release { .. } | NodeCommand::OfferAgain => true,
+            NodeCommand::Epoch(_)
+            | NodeCommand::Release { .. }
+            | NodeCommand::OfferAgain
+            | NodeCommand::FlushSoon
+            | NodeCommand::Checkpoint(_) => true,
         }
     }
 }
@@ -505,6 +519,21 @@ pub enum ClientNotice {
         /// The chunk.
         chunk: u32,
     },
+    /// A backup is about to be cut (rule 29): end the writes to this chain that are under way, hold
+    /// back new ones, then say [`ClientReport::Holding`].
+    Hold {
+        /// The chain.
+        chain: ChainId,
+        /// Its epoch.
+        epoch: u32,
+        /// Repeated in the answer. Each try to cut has its own.
+        round: u64,
+    },
+    /// The try to cut is over, whatever came of it: the writes go on that are held back for it.
+    Resume {
+        /// The try's.
+        round: u64,
+    },
 }
 
 /// Where a client's packets go.
@@ -631,5 +660,13 @@ pub enum ClientReport {
     Close {
         /// The boot that ends.
         boot: u64,
+    },
+    /// No write to the chain with this epoch is under way, and none will be before
+    /// [`ClientNotice::Resume`], or [`HOLD_US`] after the client was asked.
+    Holding {
+        /// The chain's epoch.
+        epoch: u32,
+        /// Of the [`ClientNotice::Hold`] that this answers.
+        round: u64,
     },
 }

@@ -159,6 +159,14 @@ mechanisms! {
     drain_before_change,
     /// Clients end their writes before a planned change (rule 27).
     quiet_before_change,
+    /// Clients hold their writes back before a backup is cut (rule 29).
+    hold_before_cut,
+    /// A cut that takes longer than clients hold their writes back is void (rule 29).
+    cut_in_time,
+    /// A record is loaded for a snapshot under way before its entry is removed or cleaned (rule 6).
+    load_before_removal,
+    /// Nodes make checkpoints once the caches' snapshots have begun (rule 29).
+    checkpoint_after_snapshot,
     /// A record counts as clean once its node has stored it, not before (rule 26).
     clean_after_store,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule

@@ -196,6 +196,20 @@ pub enum EngineOp {
         /// Buckets and their floors.
         floors: Vec<(Bucket, Seq)>,
     },
+    /// Begins to write out what only the log has, so that the next checkpoint is quick. Answered at
+    /// once.
+    FlushSoon {
+        /// Repeated in the answer.
+        id: OpId,
+    },
+    /// Keeps a copy of all that is stored, under a number, unless there is one with this or a higher
+    /// number; drops those with lower ones. Synced.
+    Checkpoint {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Which.
+        number: u64,
+    },
     /// Lists stored keys in the order of their hashes, tombstones included.
     Scan {
         /// Repeated in the answer.
@@ -229,7 +243,7 @@ pub enum EngineReply {
     Got(Option<Record>),
     /// Of a put: stored, or not because of the stored seq (the floor for an absent key).
     Put(Result<(), Seq>),
-    /// Of a mark, a state or floors.
+    /// Of a mark, a state, floors, a flush or a checkpoint.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.
     Scanned(Vec<ScannedKey>, Option<u64>),

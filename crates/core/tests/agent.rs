@@ -229,6 +229,40 @@ fn all_reports_are_taken_before_the_controller_is_told_of_evictions() {
     assert_eq!(alone.0.poll_op(), None);
 }
 
+/// A backup's checkpoint of its node may be older than the record's eviction, or its cleaning (rule
+/// 29).
+#[test]
+fn a_record_is_loaded_for_a_snapshot_before_its_entry_is_removed_or_cleaned() {
+    let mut alone = Alone::new();
+    alone.command(2, SwitchCommand::Admit(vec![entry(1), entry(2), entry(3)]));
+    assert!(matches!(alone.asks(), DatapathAction::Admit(_)));
+    alone.ends(DatapathDone::Admitted(vec![true; 3]));
+    alone.command(3, SwitchCommand::Snapshot { generation: 4 });
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    alone.ends(DatapathDone::Reports(Vec::new()));
+    assert_eq!(alone.asks(), DatapathAction::BeginSnapshot(4));
+    alone.ends(DatapathDone::SnapshotBegun(true));
+    let mut loads = |command: SwitchCommand, id: u64, then: DatapathAction| {
+        alone.command(10 + id, command);
+        assert_eq!(alone.asks(), DatapathAction::LoadRecords(vec![entry(id)]));
+        alone.ends(DatapathDone::Records(vec![Some(loaded(id))]));
+        assert_eq!(alone.asks(), then);
+        alone.ends(DatapathDone::Changed);
+    };
+    loads(SwitchCommand::Remove(vec![1]), 1, DatapathAction::Remove(vec![entry(1)]));
+    let version = loaded(2).keyed.record.seq;
+    let cleaned = DatapathAction::Clean(vec![(entry(2), version)]);
+    loads(SwitchCommand::Clean(vec![(2, version)]), 2, cleaned);
+    // What was loaded is removed at once.
+    alone.command(20, SwitchCommand::Remove(vec![2]));
+    assert_eq!(alone.asks(), DatapathAction::Remove(vec![entry(2)]));
+    alone.ends(DatapathDone::Changed);
+    alone.0.handle_timeout(NOW);
+    assert_eq!(alone.asks(), DatapathAction::TakeReports);
+    alone.ends(DatapathDone::Reports(Vec::new()));
+    assert_eq!(alone.asks(), DatapathAction::LoadRecords(vec![entry(3)]));
+}
+
 /// A writer that was delayed may report, after this snapshot's beginning, the original that the
 /// snapshot before asked for, and then change the record: the snapshot holds what it wrote.
 #[test]

@@ -71,7 +71,9 @@ impl Node {
                     EngineOp::SetMark { id, .. }
                     | EngineOp::SetState { id, .. }
                     | EngineOp::SetFloor { id, .. }
-                    | EngineOp::RaiseFloors { id, .. } => (id, EngineReply::Set),
+                    | EngineOp::RaiseFloors { id, .. }
+                    | EngineOp::FlushSoon { id }
+                    | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
                     EngineOp::Scan { id, .. } => {
                         let found = |(hash, _): (&KeyHash, &Record)| ScannedKey {
                             hash: *hash,

@@ -157,3 +157,34 @@ fn writes_are_not_held_back_for_ever() {
     });
     assert_eq!(sent.collect::<std::collections::BTreeSet<_>>().len(), 2);
 }
+
+/// Rule 29: while a backup is cut writes are held back, and each try has its own answer.
+#[test]
+fn writes_are_held_back_until_a_backup_is_cut() {
+    let mut session = session(true);
+    let (chain, mut packet) = (ChainId::new(0), Packet::new());
+    let hold = |round| ClientNotice::Hold { chain, epoch: 1, round };
+    let holding = |round| ClientReport::Holding { epoch: 1, round };
+    while session.poll_message().is_some() {}
+    session.handle_message(NOW, hold(1));
+    assert_eq!(session.poll_message(), Some(holding(1)));
+    session.submit(NOW, write(None), 1).unwrap();
+    assert!(session.poll_packet(&mut packet).is_none(), "it is held back");
+    session.handle_message(NOW, hold(2));
+    assert_eq!(session.poll_message(), Some(holding(2)));
+    session.handle_message(NOW, ClientNotice::Resume { round: 1 });
+    assert!(session.poll_packet(&mut packet).is_none(), "another try holds it back");
+    session.handle_message(NOW, ClientNotice::Resume { round: 2 });
+    assert!(session.poll_packet(&mut packet).is_some());
+    // A write that is under way ends first.
+    session.handle_message(NOW, hold(3));
+    assert_eq!(session.poll_message(), None);
+    session.handle_message(NOW, ClientNotice::Hold { chain, epoch: 7, round: 4 });
+    assert_eq!(session.poll_message(), None, "it is of another epoch");
+    let asked = packet.parse().unwrap();
+    let reply = Header { op: Op::WriteReply, seq: Seq::new(1, 5), ..asked.header };
+    let reply = Packet::build(reply, &[], asked.key);
+    session.handle_packet(NOW, &reply).unwrap();
+    let mut told = std::iter::from_fn(|| session.poll_message());
+    assert!(told.any(|report| report == holding(3)));
+}

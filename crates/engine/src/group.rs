@@ -79,6 +79,11 @@ pub(crate) trait Store {
     fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError>;
     /// The committed floors.
     fn floors(&self) -> &Floors;
+    /// Begins to write out what only the log has, so that the next checkpoint is quick.
+    fn flush_soon(&mut self) -> Result<(), EngineError>;
+    /// Makes the checkpoint with this number of all that is committed, unless there is one with this
+    /// or a higher number; drops those with lower ones.
+    fn checkpoint(&mut self, number: u64) -> Result<(), EngineError>;
 }
 
 /// An answer that may have to wait for the commit.
@@ -175,6 +180,14 @@ impl Group {
             }
             EngineOp::SetFloor { id, chain, floor } => (id, self.set_floor(store, chain, floor)),
             EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
+            EngineOp::FlushSoon { id } => {
+                (id, Answer::Now(store.flush_soon().map(|()| EngineReply::Set)))
+            }
+            EngineOp::Checkpoint { id, number } => {
+                // As for a scan.
+                self.finish(store, done);
+                (id, Answer::Now(store.checkpoint(number).map(|()| EngineReply::Set)))
+            }
             EngineOp::Scan { id, from, to, limit } => {
                 // A scan reads the store itself, so everything before it goes there first. One
                 // commit or two makes no difference: operations are atomic each by itself.

@@ -56,10 +56,12 @@ struct MemoryStore {
     fail_next: Option<Fault>,
     full: bool,
     now_ms: u64,
+    /// The last checkpoint and its number.
+    checkpoint: Option<(u64, Image)>,
 }
 
 /// What is on the disk.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Image {
     records: BTreeMap<Key, Record>,
     rotten: BTreeSet<Key>,
@@ -110,6 +112,15 @@ impl MemoryEngine {
                 .collect(),
             completions: image.completions.values().copied().collect(),
         }
+    }
+
+    /// A disk with the checkpoint of this number; `None`: there is none.
+    pub fn restored(&self, number: u64) -> Option<MemoryEngine> {
+        let store = &self.store;
+        let (_, image) = store.checkpoint.as_ref().filter(|(there, _)| *there == number)?;
+        let mut restored = MemoryEngine::new(store.policy);
+        restored.store.image = image.clone();
+        Some(restored)
     }
 
     /// How many groups a crash may take back: answers above it make no difference to
@@ -352,6 +363,20 @@ impl Store for MemoryStore {
             self.unsynced.clear();
         } else {
             self.unsynced.push_back(undo);
+        }
+        Ok(())
+    }
+
+    fn flush_soon(&mut self) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, number: u64) -> Result<(), EngineError> {
+        if self.full {
+            return Err(EngineError::NoSpace("the simulated disk".into()));
+        }
+        if self.checkpoint.as_ref().is_none_or(|(there, _)| *there < number) {
+            self.checkpoint = Some((number, self.image.clone()));
         }
         Ok(())
     }

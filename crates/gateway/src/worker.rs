@@ -163,6 +163,8 @@ impl Worker {
 
     fn take_messages(&mut self) {
         while let Some(notice) = self.link.control.receive() {
+            // Not the time before it was taken: the process may have been paused between.
+            self.running.now = self.shared.now();
             self.link.session.handle_message(self.running.now, notice);
         }
         self.running.pump(&mut self.link);

@@ -20,6 +20,8 @@ pub enum ControlEvent {
     Lost(Peer),
     /// A store is durable (told by the thread that writes the controller's files).
     Stored(u64),
+    /// A file of the backup with this number can't be stored, and why.
+    BackupNotStored(u64, String),
     /// A call waits for the controller's thread.
     Wake,
 }

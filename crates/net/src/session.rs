@@ -51,10 +51,11 @@ impl DrivenSession {
         if let Err(error) = self.poll.poll(&mut self.events, Some(timeout)) {
             tracing::debug!(%error, "waiting was interrupted");
         }
-        let now = self.clock.now();
         while let Some(notice) = self.control.receive() {
-            self.session.handle_message(now, notice);
+            // Not the time before it was taken: the process may have been paused between.
+            self.session.handle_message(self.clock.now(), notice);
         }
+        let now = self.clock.now();
         if now.is_due(self.session.poll_timeout()) {
             self.session.handle_timeout(now);
         }

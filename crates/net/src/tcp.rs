@@ -211,6 +211,7 @@ impl TcpHub {
         let peer = introduction.peer;
         let (outgoing, queue) = Outgoing::new();
         let answer = introduction.version().and_then(|version| {
+            let outgoing = outgoing.speaking(version);
             self.with_connections(|connections| connections.introduce(number, peer, outgoing))?;
             Ok(version)
         });
@@ -297,10 +298,10 @@ async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
 
 impl Carrier for TcpHub {
     fn carry(&self, envelope: Envelope) {
-        let frame = encode(&envelope.message);
+        let (since, frame) = (envelope.message.since(), encode(&envelope.message));
         // A full queue is a peer that doesn't read: it loses the message, as over a broken
         // connection.
-        if !self.with_connections(|connections| connections.send(envelope.to, frame)) {
+        if !self.with_connections(|connections| connections.send(envelope.to, since, frame)) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }

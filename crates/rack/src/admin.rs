@@ -102,6 +102,18 @@ pub trait Admin: Send + Sync {
     /// Takes a snapshot now and waits until it is durable.
     fn snapshot(&self) -> Result<SnapshotResult, AdminError>;
 
+    /// Begins a backup, unless one is under way: how that stands.
+    ///
+    /// # Errors
+    /// This process has no controller.
+    fn back_up(&self) -> Result<BackupStatus, AdminError>;
+
+    /// How the last backup stands that was begun since the controller started.
+    ///
+    /// # Errors
+    /// This process has no controller.
+    fn backup(&self) -> Result<BackupStatus, AdminError>;
+
     /// Begins to take a switch out of service, in favour of `spare`: the switches then. It is over
     /// when the switch serves no more.
     ///
@@ -433,6 +445,27 @@ pub struct SnapshotResult {
     pub duration_seconds: f64,
 }
 
+/// `GET /backup`, `POST /backup`.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct BackupStatus {
+    /// Which one was asked for; 0: none since the controller started.
+    pub request: u64,
+    /// Its number, by which its files are named. It is another one after each try to cut.
+    pub number: u64,
+    /// `waiting`, `holding`, `cutting`, `collecting` or `ended`.
+    pub stage: String,
+    /// What it waits for.
+    pub waits_for: Option<String>,
+    /// Its files are durable.
+    pub complete: bool,
+    /// Why it failed, or why the last try to cut was void.
+    pub failure: Option<String>,
+    /// How often it was tried to cut.
+    pub tries: u32,
+    /// For how long clients held their writes back.
+    pub held_seconds: f64,
+}
+
 /// `POST /drain`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct DrainResult {
@@ -633,6 +666,7 @@ fn router(shared: Shared) -> Router {
         .route("/switches/{switch}/add", post(add_switch))
         .route("/partitions", get(partitions))
         .route("/snapshot", post(snapshot))
+        .route("/backup", get(backup).post(back_up))
         .route("/drain", post(drain))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .layer(DefaultBodyLimit::max(1024))
@@ -655,8 +689,10 @@ GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)
 GET  /partitions  the map of partitions (JSON)
+GET  /backup      how the last backup stands (JSON)
 GET  /healthz     200 if the rack (of a part: this process) serves, 503 if not
 POST /snapshot    take a snapshot now (from this machine only)
+POST /backup      begin a backup (from this machine only); `switchback backup` fetches it
 POST /switches/N/drain  take a switch out of service (from this machine only; ?spare=M)
 POST /switches/N/add    take it back (from this machine only)
 POST /drain       empty the cache: bring every record to its node (from this machine only)
@@ -725,6 +761,19 @@ async fn snapshot(
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
     command(&pages, peer, &headers, move || shared.admin.snapshot()).await
+}
+
+async fn backup(State(shared): State<Shared>) -> Result<Response, Response> {
+    Ok(answer(blocking(move || shared.admin.backup()).await?))
+}
+
+async fn back_up(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    let pages = shared.pages.clone();
+    command(&pages, peer, &headers, move || shared.admin.back_up()).await
 }
 
 async fn drain(

@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod assembly;
+pub mod backup;
 pub mod blueprint;
 pub mod config;
 pub mod descriptors;

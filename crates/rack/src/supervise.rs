@@ -4,9 +4,10 @@
 mod hot;
 
 use crate::admin::{
-    Admin, AdminError, CacheStatus, CachedRecord, CachedStatus, ChainStatus, ClientsStatus,
-    ControlStatus, DrainResult, HotStatus, NodeStatus, OperationsStatus, PartitionStatus,
-    RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus, serving,
+    Admin, AdminError, BackupStatus, CacheStatus, CachedRecord, CachedStatus, ChainStatus,
+    ClientsStatus, ControlStatus, DrainResult, HotStatus, NodeStatus, OperationsStatus,
+    PartitionStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
+    serving,
 };
 use crate::config::{KeyNames, RackConfig, Shape};
 use crate::gateway::Serves;
@@ -16,7 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_core::Now;
 use switchback_core::controller::{
-    CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus, ServiceRefusal,
+    self, BackupStage, CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
+    ServiceRefusal,
 };
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::Statistics;
@@ -199,6 +201,26 @@ pub(crate) fn take_snapshot(
     Ok(None)
 }
 
+fn backup_status(status: controller::BackupStatus) -> BackupStatus {
+    let stage = match status.stage {
+        BackupStage::Ended => "ended",
+        BackupStage::Waiting => "waiting",
+        BackupStage::Holding => "holding",
+        BackupStage::Cutting => "cutting",
+        BackupStage::Collecting => "collecting",
+    };
+    BackupStatus {
+        request: status.number,
+        number: status.round,
+        stage: stage.into(),
+        waits_for: status.waits_for,
+        complete: status.completed_us.is_some(),
+        failure: status.failure,
+        tries: status.tries,
+        held_seconds: status.held_us as f64 / 1e6,
+    }
+}
+
 /// Has the switch inspected, and waits until it has told what it has, or until the controller no
 /// longer waits for it. The most counted key is the first, those that it didn't tell of the last.
 fn inspect(controller: &ControllerHandle) -> Result<Vec<InspectedKeyStatus>, AdminError> {
@@ -342,6 +364,20 @@ impl Admin for Supervisor {
             let why = self.store_error().map_or_else(String::new, |error| format!(": {error}"));
             AdminError::Failed(format!("no snapshot within {} s{why}", SNAPSHOT_LIMIT.as_secs()))
         })
+    }
+
+    fn back_up(&self) -> Result<BackupStatus, AdminError> {
+        let begin =
+            |controller: &mut Controller, now| controller.back_up(now).map(|_| controller.backup());
+        let begun = self.controller()?.call(begin).ok_or_else(ended)?;
+        let is_cut =
+            "a backup is being made that lacks what is written since: ask again once it has ended";
+        begun.map(backup_status).ok_or_else(|| AdminError::Failed(is_cut.into()))
+    }
+
+    fn backup(&self) -> Result<BackupStatus, AdminError> {
+        let status = self.controller()?.call(|controller, _| controller.backup());
+        status.map(backup_status).ok_or_else(ended)
     }
 
     fn drain_switch(

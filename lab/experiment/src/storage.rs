@@ -84,7 +84,9 @@ impl ModelledStore {
             EngineOp::SetMark { id, .. }
             | EngineOp::SetState { id, .. }
             | EngineOp::SetFloor { id, .. }
-            | EngineOp::RaiseFloors { id, .. } => (id, EngineReply::Set),
+            | EngineOp::RaiseFloors { id, .. }
+            | EngineOp::FlushSoon { id }
+            | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
             EngineOp::Scan { id, .. } => (id, EngineReply::Scanned(Vec::new(), None)),
         };
         EngineDone { id, result: Ok(reply) }

@@ -364,6 +364,15 @@ impl Ablation {
             .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
             .seen_by_clients(BlackBox::In(3000, Focus::Losses)),
         parts(
+            "removed-unloaded",
+            "a record is loaded for a snapshot before its entry is removed or cleaned",
+            Mechanisms { load_before_removal: false, ..ALL },
+        )
+            .caught_in(60, Some(Focus::Backups))
+            .hinted(816)
+            .by(&[Check::SnapshotCut, Check::BackupCut])
+            .seen_by_clients(BlackBox::In(2000, Focus::Backups)),
+        parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
             Mechanisms { renewal: false, ..ALL },
@@ -506,6 +515,24 @@ impl Ablation {
         .of_chains(60)
         .caught_in(60, Some(Focus::Maintenance))
         .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::Linearizable]),
+        parts(
+            "cut-unheld",
+            "a backup is cut while clients hold back their writes",
+            Mechanisms { hold_before_cut: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Backups)).hinted(164).by(&[Check::BackupCut]),
+        parts(
+            "cut-late",
+            "a cut that takes longer than clients hold back their writes is void",
+            Mechanisms { cut_in_time: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Backups)).hinted(172).by(&[Check::BackupCut]),
+        parts(
+            "checkpoint-first",
+            "nodes make a backup's checkpoints once its snapshots have begun",
+            Mechanisms { checkpoint_after_snapshot: false, ..ALL },
+        )
+        .caught_in(400, Some(Focus::Backups)).hinted(105).by(&[Check::BackupCut]),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];

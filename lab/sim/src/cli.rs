@@ -52,7 +52,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
     pub pcap: Option<PathBuf>,
     /// What racks are about: anything, evictions, switches, splits, stragglers, restarts,
-    /// snapshots, losses, disks, clients, bypass or floors (drawn unless given)
+    /// snapshots, losses, disks, clients, bypass, floors, cleanings, maintenance or backups (drawn
+    /// unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)
@@ -108,6 +109,7 @@ struct Total {
     recoveries: u64,
     losses: u64,
     snapshots: u64,
+    backups: u64,
     cached: u64,
     /// Runs in which a history was searched.
     searched_runs: u64,
@@ -130,6 +132,7 @@ impl Total {
         self.recoveries += outcome.statistics.recoveries;
         self.losses += outcome.statistics.losses;
         self.snapshots += outcome.statistics.snapshots;
+        self.backups += outcome.statistics.backups;
         self.cached += outcome.statistics.cached;
         self.idle += outcome.statistics.idle;
         self.searched_runs += u64::from(outcome.searches.decided > 0);
@@ -384,13 +387,14 @@ fn describe(outcome: &Outcome) -> String {
 
 fn summarize(total: &mut Total, seconds: f64) {
     say!(
-        "{} runs, {} operations ({} answered by the cache), {} recoveries, {} losses declared, {} snapshots, {} faults, {} violations",
+        "{} runs, {} operations ({} answered by the cache), {} recoveries, {} losses declared, {} snapshots, {} backups, {} faults, {} violations",
         total.seeds,
         total.operations,
         total.cached,
         total.recoveries,
         total.losses,
         total.snapshots,
+        total.backups,
         total.faults.values().sum::<u64>(),
         total.violations.len()
     );
@@ -433,6 +437,7 @@ fn to_json(total: &Total, seconds: f64) -> String {
         "recoveries": total.recoveries,
         "losses": total.losses,
         "snapshots": total.snapshots,
+        "backups": total.backups,
         "idle_runs": total.idle,
         "searched_runs": total.searched_runs,
         "searched_histories": total.searches.decided,

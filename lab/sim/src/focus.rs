@@ -43,11 +43,13 @@ pub enum Focus {
     Cleanings,
     /// Switches are taken out of service, and back, while others die now and then.
     Maintenance,
+    /// Backups are cut again and again, while keys go in and out of a tiny cache.
+    Backups,
 }
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 13] = [
+    pub const NARROW: [Focus; 14] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
@@ -61,6 +63,7 @@ impl Focus {
         Focus::Floors,
         Focus::Cleanings,
         Focus::Maintenance,
+        Focus::Backups,
     ];
 
     /// Its name.
@@ -80,6 +83,7 @@ impl Focus {
             Focus::Floors => "floors",
             Focus::Cleanings => "cleanings",
             Focus::Maintenance => "maintenance",
+            Focus::Backups => "backups",
         }
     }
 
@@ -105,6 +109,7 @@ impl Focus {
             Focus::Floors => floors(plan, random),
             Focus::Cleanings => cleanings(plan, random),
             Focus::Maintenance => maintenance(plan, random),
+            Focus::Backups => backups(plan, random),
         }
         plan.load.operations = plan.load.operations.min(10_000);
     }
@@ -259,6 +264,30 @@ fn maintenance(plan: &mut Plan, random: &mut Random) {
         &kinds,
         random.logarithmic(10_000, 300_000),
         random.logarithmic(1_000, 200_000),
+        random,
+    );
+}
+
+fn backups(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 16), (0, 4));
+    quick_recoveries(plan, random);
+    plan.topology.clients = plan.topology.clients.clamp(2, 4);
+    plan.load.threads = plan.load.threads.clamp(2, 6);
+    plan.control.reconnect_us = random.logarithmic(50, 500);
+    let kinds = [
+        (FaultKind::CrashSwitch, 1),
+        (FaultKind::CrashNode, 2),
+        (FaultKind::CrashClient, 2),
+        (FaultKind::CrashController, 1),
+        (FaultKind::BreakConnections, 4),
+        (FaultKind::PauseClient, 1),
+        (FaultKind::PauseNode, 1),
+        (FaultKind::PartitionControl, 4),
+    ];
+    plan.faults = faults(
+        &kinds,
+        random.logarithmic(50_000, 1_000_000),
+        random.logarithmic(10_000, 1_000_000),
         random,
     );
 }

@@ -305,6 +305,8 @@ pub struct Plan {
     pub load: Load,
     /// Faults.
     pub faults: Faults,
+    /// How often an operator asks for a backup; 0: never.
+    pub backup_every_us: u64,
     /// The safety phase ends then at the latest, whatever was done.
     pub safety_us: u64,
 }
@@ -355,6 +357,7 @@ impl Plan {
             disks,
             load,
             faults,
+            backup_every_us: 0,
             safety_us,
         };
         focus.narrow(&mut plan, &mut random);
@@ -387,6 +390,10 @@ impl Plan {
         // Operators take switches out of service, and back.
         if focus == Focus::Anything && plan.faults.every_us > 0 && random.chance(0.4) {
             plan.faults.weights.push((FaultKind::DrainSwitch, random.between(1, 8) as u32));
+        }
+        if focus == Focus::Backups || (focus == Focus::Anything && random.chance(0.3)) {
+            plan.backup_every_us = random.logarithmic(10_000, 1_000_000);
+            plan.times.backup_flush_us = random.logarithmic(1_000, 500_000);
         }
         plan
     }

@@ -26,7 +26,24 @@ fn a_rack_without_faults_serves() {
     all_is_well((0..40).flat_map(|seed| Scheme::ALL.map(|scheme| Plan::calm(seed, scheme))));
 }
 
-/// The same while packets are lost, duplicated and reordered.
+/// Backups end, also where nodes store keys of some chains only.
+#[test]
+fn a_rack_without_faults_has_backups() {
+    for (seed, scheme) in (0..6).flat_map(|seed| Scheme::ALL.map(|scheme| (seed, scheme))) {
+        let mut plan = Plan::calm(seed, scheme);
+        plan.topology.nodes = 9;
+        plan.topology.chains = 4;
+        plan.topology.switches = 4 * u16::from(plan.topology.layers) + 1;
+        plan.backup_every_us = 20_000;
+        plan.times.backup_flush_us = 1_000;
+        plan.safety_us = plan.safety_us.max(2_000_000);
+        let outcome = run(plan, false);
+        assert!(outcome.violation.is_none(), "seed {seed} {scheme:?}\n{}", outcome.report);
+        assert!(outcome.statistics.backups > 0, "seed {seed} {scheme:?}: no backup was made");
+    }
+}
+
+/// All is well, too, while packets are lost, duplicated and reordered.
 #[test]
 fn a_lossy_network_changes_nothing() {
     all_is_well((0..40).flat_map(|seed| Scheme::ALL.map(|scheme| Plan::lossy(seed, scheme))));

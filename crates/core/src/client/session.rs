@@ -186,11 +186,13 @@ struct ChainState {
     quiet: Option<Quiet>,
 }
 
-/// The epoch is about to change: writes are held back.
+/// The epoch is about to change, or a backup to be cut: writes are held back.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     /// They are sent in this epoch if it hasn't changed by then.
     until_us: u64,
+    /// The try to cut that asked for it; `None`: the epoch is about to change.
+    round: Option<u64>,
     /// The controller was told that none is under way.
     is_told: bool,
 }

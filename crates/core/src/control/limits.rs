@@ -158,6 +158,20 @@ impl Message {
         Ok(message)
     }
 
+    /// The version of the control channel that brought it. A part that speaks an older one can't
+    /// read it.
+    pub fn since(&self) -> u16 {
+        let is_of_backups = match self {
+            Message::ToNode(command) => {
+                matches!(command.body, NodeCommand::FlushSoon | NodeCommand::Checkpoint(_))
+            }
+            Message::ToClient(ClientNotice::Hold { .. } | ClientNotice::Resume { .. })
+            | Message::FromClient(ClientReport::Holding { .. }) => true,
+            _ => false,
+        };
+        if is_of_backups { 9 } else { 8 }
+    }
+
     /// Whether a part of this version would send it.
     ///
     /// # Errors
@@ -249,7 +263,10 @@ impl NodeCommand {
             NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
                 batch(offers, any)
             }
-            NodeCommand::Release { .. } | NodeCommand::OfferAgain => Ok(()),
+            NodeCommand::Release { .. }
+            | NodeCommand::OfferAgain
+            | NodeCommand::FlushSoon
+            | NodeCommand::Checkpoint(_) => Ok(()),
         }
     }
 }
@@ -276,10 +293,11 @@ impl ClientNotice {
                 check(served.is_plausible(), "map of the chains")?;
                 to.check()
             }
-            ClientNotice::Quiesce { chain: its, epoch: ends } => {
-                chain(*its).and_then(|()| epoch(*ends))
+            ClientNotice::Quiesce { chain: its, epoch: of }
+            | ClientNotice::Hold { chain: its, epoch: of, .. } => {
+                chain(*its).and_then(|()| epoch(*of))
             }
-            ClientNotice::Gathered { .. } => Ok(()),
+            ClientNotice::Gathered { .. } | ClientNotice::Resume { .. } => Ok(()),
         }
     }
 }
@@ -311,7 +329,9 @@ impl ClientReport {
         match self {
             ClientReport::Preserved { records, .. } => batch(records, keyed),
             ClientReport::Hello { epochs, .. } => each_chain(epochs, any),
-            ClientReport::Quiet { epoch: ends } => epoch(*ends),
+            ClientReport::Quiet { epoch: of } | ClientReport::Holding { epoch: of, .. } => {
+                epoch(*of)
+            }
             ClientReport::Close { .. } => Ok(()),
         }
     }

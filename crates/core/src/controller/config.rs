@@ -142,6 +142,8 @@ pub struct ControllerConfig {
     /// For how long a chain goes on without a switch that lives, but that a neighbour doesn't hear
     /// or that doesn't hear a neighbour; each time for twice as long.
     pub link_pause_us: u64,
+    /// How long nodes have to write out what only their logs have, before a backup is cut.
+    pub backup_flush_us: u64,
 }
 
 impl Default for ControllerConfig {
@@ -170,6 +172,7 @@ impl Default for ControllerConfig {
             on_loss: OnLoss::default(),
             witness_wait_us: 30_000_000,
             link_pause_us: 60_000_000,
+            backup_flush_us: 2_000_000,
         }
     }
 }

@@ -619,6 +619,18 @@ impl Directory {
         self.save(outbox);
     }
 
+    /// The directory as a backup has it. No client preserves what the backup lacks, so none is waited
+    /// for when it is restored, and no switch is a witness of more.
+    pub(super) fn of_backup(&self) -> Vec<u8> {
+        let mut file = self.file.clone();
+        file.sessions.clear();
+        for (_, chain) in file.chains.iter_mut() {
+            (chain.preserves, chain.preserved) = (Preserved::All, Preserved::All);
+            chain.witnesses.clear();
+        }
+        encode(&file)
+    }
+
     /// Closes the sessions of these clients.
     pub(super) fn close_sessions(&mut self, outbox: &mut Outbox, clients: &[u64]) {
         for client in clients {

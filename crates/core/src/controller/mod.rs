@@ -8,6 +8,7 @@
 //! which messages and stores came up: each gives nothing while the other one is to be asked, so the
 //! driver asks until both give nothing.
 
+mod backup;
 mod chain;
 mod config;
 mod directory;
@@ -18,10 +19,11 @@ mod sessions;
 mod status;
 mod topology;
 
+pub use backup::{BackupStage, BackupStatus};
 pub use chain::{ControlCost, Declined, Spent};
 pub use config::{ControlBudget, ControllerConfig, OnLoss, Preserve};
 pub use directory::Files;
-pub use outbox::{Store, StoreFile, Stored, merge_stores};
+pub use outbox::{BackupFile, BackupPart, Store, StoreFile, Stored, merge_stores};
 pub use service::ServiceRefusal;
 pub use status::{
     CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, KeyStanding,
@@ -36,6 +38,7 @@ use crate::mechanisms::Mechanisms;
 use crate::storage::EngineError;
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId};
+use backup::Backup;
 use chain::{Budget, Chain};
 use directory::Directory;
 use membership::{Membership, NodeHello, SwitchHello};
@@ -59,6 +62,7 @@ pub struct Controller {
     sessions: Sessions,
     chains: Chains,
     budget: Budget,
+    backup: Backup,
     outbox: Outbox,
     /// When it was last called.
     awake_us: u64,
@@ -74,6 +78,7 @@ struct Context<'a> {
     members: &'a Membership,
     sessions: &'a mut Sessions,
     budget: &'a mut Budget,
+    backup: &'a mut Backup,
     outbox: &'a mut Outbox,
 }
 
@@ -139,6 +144,7 @@ impl Controller {
             sessions: Sessions::new(now, &config, &directory),
             chains,
             budget: Budget::new(now, config.control_budget),
+            backup: Backup::default(),
             config,
             mechanisms,
             random,
@@ -183,7 +189,7 @@ impl Controller {
         let Controller { config, directory, members, budget, .. } = self;
         let known = Known { config, directory, members, budget };
         let timeout = |chain: &Chain| chain.poll_timeout(known);
-        self.chains.iter().filter_map(timeout).min()
+        self.chains.iter().filter_map(timeout).chain(self.backup.deadline_us()).min()
     }
 
     /// A store is durable, with everything that was stored before it.
@@ -223,6 +229,7 @@ impl Controller {
     pub fn handle_timeout(&mut self, now: Now) {
         self.wake(now);
         self.for_each_chain(now, Chain::handle_timeout);
+        self.back_up_on(now);
     }
 
     fn handle_switch(&mut self, now: Now, switch: u16, report: SwitchReport) {
@@ -300,8 +307,14 @@ impl Controller {
                     chain.client_is_quiet(client);
                 }
             }
+            ClientReport::Holding { epoch, round } => {
+                if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
+                    cx.backup.client_holds(client, chain.id(), round);
+                }
+            }
             ClientReport::Close { boot } => {
                 if cx.sessions.close(client, boot, cx.directory, cx.outbox) {
+                    cx.backup.client_closed(client);
                     chains.iter_mut().for_each(|chain| chain.client_closed(client));
                 }
             }
@@ -319,6 +332,9 @@ impl Controller {
         if !self.directory.is_served() {
             return; // nothing to send packets to yet; it asks again
         }
+        if !self.backup.admits(client, request.boot) {
+            return; // it could write while a backup is cut
+        }
         // A recovery that runs waits for the clients that there were.
         let may_forget = self.is_serving();
         self.sessions.open(now, client, request, may_forget, &mut self.directory, &mut self.outbox);
@@ -326,6 +342,7 @@ impl Controller {
         chains
             .iter_mut()
             .for_each(|chain| chain.client_said_hello(&mut cx, client, epochs.get(chain.id())));
+        backup::ask_again(&mut cx, client);
         let chains = chains.grants(&cx);
         if chains.iter().any(|(_, grant)| grant.is_some()) {
             cx.sessions.grant(now, client, hello_us, chains, cx.directory, cx.outbox);
@@ -347,6 +364,31 @@ impl Controller {
         self.chains.iter_mut().for_each(|chain| chain.hurry_snapshot(now));
         self.handle_timeout(now);
         first
+    }
+
+    /// Begins a backup, unless one is under way that isn't cut yet; the number of the one that is.
+    /// `None`: one is under way that lacks what is written since its cut; ask again once it has
+    /// ended.
+    pub fn back_up(&mut self, now: Now) -> Option<u64> {
+        let (chains, mut cx) = self.split(now);
+        let number = backup::begin(chains, &mut cx);
+        self.go_on(now);
+        number
+    }
+
+    /// A file of the backup with this number can't be stored: the backup is given up.
+    pub fn backup_not_stored(&mut self, number: u64, why: &str) {
+        self.backup.is_not_stored(number, why);
+    }
+
+    /// How the last backup stands that was begun in this run.
+    pub fn backup(&self) -> BackupStatus {
+        self.backup.status()
+    }
+
+    /// How far it has come, and which try to cut it is.
+    pub fn backup_stage(&self) -> (BackupStage, u64) {
+        (self.backup.stage(), self.backup.round())
     }
 
     /// Asks the nodes to offer these keys (a preload).
@@ -382,6 +424,20 @@ impl Controller {
     /// Takes every step that has become possible.
     fn go_on(&mut self, now: Now) {
         self.for_each_chain(now, Chain::go_on);
+        self.back_up_on(now);
+    }
+
+    /// Takes the steps of a backup that have become possible, and what chains do then.
+    fn back_up_on(&mut self, now: Now) {
+        while self.backs_up(now) {
+            self.for_each_chain(now, Chain::go_on);
+        }
+    }
+
+    /// Takes the next step of a backup. Whether there was one.
+    fn backs_up(&mut self, now: Now) -> bool {
+        let (chains, mut cx) = self.split(now);
+        backup::step(chains, &mut cx)
     }
 
     fn for_each_chain(&mut self, now: Now, mut call: impl FnMut(&mut Chain, &mut Context<'_>)) {
@@ -400,6 +456,7 @@ impl Controller {
             sessions,
             chains,
             budget,
+            backup,
             outbox,
             ..
         } = self;
@@ -412,6 +469,7 @@ impl Controller {
             members,
             sessions,
             budget,
+            backup,
             outbox,
         };
         (chains, cx)

@@ -11,6 +11,27 @@ pub enum StoreFile {
     Directory,
     /// The last complete snapshot of a chain.
     Snapshot(ChainId),
+    /// Of the last backup.
+    Backup(BackupFile),
+}
+
+/// A file of a backup.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BackupFile {
+    /// The number of the nodes' checkpoints that belong to it. Once this backup's directory is
+    /// stored, the files of those with lower numbers can go.
+    pub number: u64,
+    /// Which it is.
+    pub part: BackupPart,
+}
+
+/// What a file of a backup holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum BackupPart {
+    /// The snapshot of a chain that began at the cut, if the chain has one.
+    Snapshot(ChainId),
+    /// The directory at the cut, without sessions. Stored last: without it there is no backup.
+    Directory,
 }
 
 /// A file to be stored whole: written, synced, renamed into place, the old one kept until then.

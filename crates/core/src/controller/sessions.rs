@@ -73,6 +73,18 @@ impl Sessions {
         self.iter().filter(move |(_, client)| !client.given_up_by.contains(&chain))
     }
 
+    /// The clients that may accept answers.
+    pub(super) fn living(&self, now: Now) -> impl Iterator<Item = u64> {
+        let is_living = move |client: &Client| now.monotonic_us < client.lease_until_us;
+        self.iter().filter(move |(_, client)| is_living(client)).map(|(client, _)| client)
+    }
+
+    /// Whether a client may accept answers.
+    pub(super) fn is_living(&self, now: Now, client: u64) -> bool {
+        let client = self.clients.get(&client);
+        client.is_some_and(|client| now.monotonic_us < client.lease_until_us)
+    }
+
     /// For how long a lease may last by the controller's clock.
     pub(super) fn lease_us(&self) -> u64 {
         self.lease_us + self.drift_us

@@ -135,6 +135,10 @@ enum Step {
     TellAgain,
     /// Set the point of a snapshot.
     BeginSnapshot(CommandId, u32),
+    /// Remove these entries, which a snapshot under way doesn't need any more.
+    Remove(CommandId, Vec<EntryId>),
+    /// Note that nodes have stored these versions; the same.
+    Clean(CommandId, Vec<(EntryId, Seq)>),
 }
 
 /// What comes of the operation under way, once it has ended.
@@ -454,6 +458,8 @@ impl Agent {
                 let awaited = Awaited::SnapshotBegun(command, generation);
                 self.ask(DatapathAction::BeginSnapshot(generation), awaited);
             }
+            Step::Remove(command, entries) => self.remove(command, &entries),
+            Step::Clean(command, versions) => self.clean(command, &versions),
         }
     }
 
@@ -787,7 +793,12 @@ impl Agent {
         }
     }
 
+    /// Removes entries; their records are loaded first if a snapshot under way needs them.
     fn remove(&mut self, command: CommandId, entries: &[EntryId]) {
+        if self.loads_first(entries.iter().copied()) {
+            self.steps.push_front(Step::Remove(command, entries.to_vec()));
+            return;
+        }
         let removed =
             entries.iter().filter_map(|id| Some(self.entries.remove(*id)?.entry)).collect();
         self.ask(DatapathAction::Remove(removed), Awaited::Answer(command));
@@ -845,6 +856,22 @@ impl Agent {
         self.ask(DatapathAction::LoadRecords(entries), Awaited::Loaded(ids));
     }
 
+    /// Loads the records of these entries that a snapshot under way hasn't loaded. Whether there are
+    /// any.
+    fn loads_first(&mut self, ids: impl Iterator<Item = EntryId>) -> bool {
+        let Some(snapshot) = &mut self.snapshot else { return false };
+        if !self.config.mechanisms.load_before_removal() {
+            return false;
+        }
+        let entries = snapshot.next_of(&self.entries, ids);
+        if entries.is_empty() {
+            return false;
+        }
+        let ids = entries.iter().map(|entry| entry.id).collect();
+        self.ask(DatapathAction::LoadRecords(entries), Awaited::Loaded(ids));
+        true
+    }
+
     fn loaded(&mut self, entries: Vec<EntryId>, records: Vec<Option<LoadedRecord>>) {
         let snapshot =
             self.snapshot.as_mut().expect("a snapshot stays while its records are loaded");
@@ -862,7 +889,7 @@ impl Agent {
         let snapshot = self.snapshot.take().expect("a snapshot stays until it ends");
         self.timers.stop(AgentTimer::Load);
         let must_be_whole = self.config.mechanisms.whole_snapshots();
-        snapshot.finish(&self.entries, must_be_whole, &mut self.reports);
+        snapshot.finish(must_be_whole, &mut self.reports);
     }
 
     fn sweep(&mut self, now: Now) {
@@ -887,7 +914,12 @@ impl Agent {
         }
     }
 
+    /// Nodes have stored these versions; records are loaded first as before a removal.
     fn clean(&mut self, command: CommandId, versions: &[(EntryId, Seq)]) {
+        if self.loads_first(versions.iter().map(|(id, _)| *id)) {
+            self.steps.push_front(Step::Clean(command, versions.to_vec()));
+            return;
+        }
         let known = versions
             .iter()
             .filter_map(|(id, seq)| Some((self.entries.get(*id)?.entry.clone(), *seq)));

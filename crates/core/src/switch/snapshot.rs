@@ -4,14 +4,14 @@
 use super::entries::Entries;
 use super::target::LoadedRecord;
 use crate::control::{BATCH_MAX, Entry, EntryId, KeyedRecord, SwitchReport, batch_len};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A snapshot being taken.
 #[derive(Debug)]
 pub(super) struct Snapshot {
     epoch: u32,
     generation: u32,
-    to_load: VecDeque<EntryId>,
+    to_load: BTreeSet<EntryId>,
     /// A step found nothing more to load.
     is_loaded: bool,
     /// Records that changed since the point, as they were at it; `None` if no node needs them.
@@ -57,14 +57,24 @@ impl Snapshot {
     pub(super) fn next_step(&mut self, entries: &Entries, loads: usize) -> Vec<Entry> {
         let mut step = Vec::new();
         for _ in 0..loads {
-            let Some(id) = self.to_load.pop_front() else {
+            let Some(id) = self.to_load.pop_first() else {
                 self.is_loaded = true;
                 break;
             };
-            // An entry that went meanwhile was stored by its eviction first.
             step.extend(entries.get(id).map(|cached| cached.entry.clone()));
         }
         step
+    }
+
+    /// Those of these entries whose records are yet to be loaded. They are about to be removed, or
+    /// to count as clean: a backup's checkpoint of their node may be older than that (rule 29).
+    pub(super) fn next_of(
+        &mut self,
+        entries: &Entries,
+        ids: impl Iterator<Item = EntryId>,
+    ) -> Vec<Entry> {
+        let ids = ids.filter(|id| self.to_load.remove(id));
+        ids.filter_map(|id| Some(entries.get(id)?.entry.clone())).collect()
     }
 
     /// A step has loaded the records of these entries.
@@ -97,16 +107,10 @@ impl Snapshot {
 
     /// Ends it, after the last report was taken: complete only if the original of every record that
     /// was loaded too late is there.
-    pub(super) fn finish(
-        mut self,
-        entries: &Entries,
-        must_be_whole: bool,
-        reports: &mut VecDeque<SwitchReport>,
-    ) {
+    pub(super) fn finish(mut self, must_be_whole: bool, reports: &mut VecDeque<SwitchReport>) {
         for id in std::mem::take(&mut self.awaited) {
             match self.originals.remove(&id) {
                 Some(original) => self.collected.extend(original),
-                None if entries.get(id).is_none() => {}
                 None => self.complete = false,
             }
         }

@@ -7,7 +7,7 @@ use switchback_core::control::{
     NodeCommand, NodeReport, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{
-    Controller, ControllerConfig, Files, RecoveryTimes, StoreFile, Stored,
+    BackupFile, Controller, ControllerConfig, Files, RecoveryTimes, StoreFile, Stored,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::{OfferId, Record};
@@ -36,6 +36,12 @@ pub struct Rack {
     pub told: Vec<(u64, ClientNotice)>,
     /// Snapshots that the switch was told to take.
     pub snapshots: Vec<u32>,
+    /// Checkpoints that the node was told to make.
+    pub checkpoints: Vec<u64>,
+    /// Whether the node answers when it is told to make one.
+    pub makes_checkpoints: bool,
+    /// Files of backups, in the order in which they were stored.
+    pub backups: Vec<(BackupFile, Vec<u8>)>,
     /// Keys that the node was asked to offer.
     pub asked_for: Vec<Vec<u8>>,
     /// Whether the switch answers when it is told to evict.
@@ -65,10 +71,14 @@ impl Rack {
 
     /// The same with a configuration of its own.
     pub fn new(config: ControllerConfig, clients: &[u64]) -> Rack {
+        Rack::of(Files::default(), config, clients)
+    }
+
+    /// The same with a controller that has these files.
+    pub fn of(files: Files, config: ControllerConfig, clients: &[u64]) -> Rack {
         let node = Address::in_memory(3, 0);
         let config =
             ControllerConfig { nodes: vec![node], map: Map::equal(vec![vec![0]]), ..config };
-        let files = Files::default();
         let controller =
             Controller::new(config.clone(), Mechanisms::ALL, &files, 1, NOW).expect("a new rack");
         let mut rack = Rack {
@@ -76,6 +86,9 @@ impl Rack {
             controller,
             told: Vec::new(),
             snapshots: Vec::new(),
+            checkpoints: Vec::new(),
+            makes_checkpoints: true,
+            backups: Vec::new(),
             asked_for: Vec::new(),
             evicts: false,
             is_inspected: true,
@@ -193,8 +206,10 @@ impl Rack {
     fn carry_out_all(&mut self) {
         loop {
             if let Some(store) = self.controller.poll_op() {
-                if store.file == StoreFile::Directory {
-                    self.files.directory = Some(store.bytes);
+                match store.file {
+                    StoreFile::Directory => self.files.directory = Some(store.bytes),
+                    StoreFile::Snapshot(_) => {}
+                    StoreFile::Backup(file) => self.backups.push((file, store.bytes)),
                 }
                 self.controller.handle_done(self.now, Stored { id: store.id });
             } else if let Some(envelope) = self.controller.poll_message() {
@@ -252,6 +267,12 @@ impl Rack {
                         self.asked_for.extend(keys.iter().map(|(_, key)| key.clone()));
                     }
                     NodeCommand::Store(records) => self.stored.extend_from_slice(records),
+                    NodeCommand::Checkpoint(number) => {
+                        self.checkpoints.push(*number);
+                        if !self.makes_checkpoints {
+                            return;
+                        }
+                    }
                     _ => {}
                 }
                 Message::FromNode(NodeReport::Done {

@@ -1,5 +1,6 @@
 //! The engine that ships: RocksDB, write-ahead log always on, one commit a group.
 
+mod checkpoint;
 mod error;
 mod floor_filter;
 mod format;
@@ -7,6 +8,7 @@ mod open;
 mod options;
 mod syncer;
 
+pub use checkpoint::{checkpoints_of, numbers as checkpoint_numbers};
 pub use open::{FORMAT_FILE, FORMAT_VERSION};
 pub use options::Options;
 
@@ -22,8 +24,8 @@ use open::Stage;
 use options::Tuning;
 use rocksdb::statistics::Ticker;
 use rocksdb::{
-    ColumnFamily, DB, DBPinnableSlice, ErrorKind, IteratorMode, ReadOptions, WriteBatch,
-    WriteOptions,
+    ColumnFamily, DB, DBPinnableSlice, ErrorKind, FlushOptions, IteratorMode, ReadOptions,
+    WriteBatch, WriteOptions,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -375,6 +377,20 @@ impl Store for RocksStore {
         written.map_err(|error| engine_error(&self.name, &error))?;
         self.tell_compactions(changes);
         Ok(())
+    }
+
+    fn flush_soon(&mut self) -> Result<(), EngineError> {
+        let mut options = FlushOptions::default();
+        options.set_wait(false);
+        for name in [RECORDS, MARKS, COMPLETIONS, STATE] {
+            let begun = self.db.flush_cf_opt(self.family(name), &options);
+            begun.map_err(|error| engine_error(&self.name, &error))?;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, number: u64) -> Result<(), EngineError> {
+        checkpoint::make(&self.db, &self.path, number)
     }
 
     fn floors(&self) -> &Floors {

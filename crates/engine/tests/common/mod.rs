@@ -129,6 +129,8 @@ fn number(op: &mut EngineOp, to: OpId) {
         | EngineOp::SetState { id, .. }
         | EngineOp::SetFloor { id, .. }
         | EngineOp::RaiseFloors { id, .. }
+        | EngineOp::FlushSoon { id }
+        | EngineOp::Checkpoint { id, .. }
         | EngineOp::Scan { id, .. } => *id = to,
     }
 }

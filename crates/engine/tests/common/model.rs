@@ -49,6 +49,7 @@ impl Model {
                 }
                 EngineReply::Set
             }
+            EngineOp::FlushSoon { .. } | EngineOp::Checkpoint { .. } => EngineReply::Set,
             EngineOp::Scan { from, to, limit, .. } => self.scan(from, to, limit),
         })
     }

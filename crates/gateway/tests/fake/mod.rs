@@ -213,7 +213,9 @@ impl ControlLink for FakeControl {
         let (sent_us, boot, asked) = match report {
             ClientReport::Hello { sent_us, boot, lanes, .. } => (sent_us, boot, lanes),
             ClientReport::Close { .. } => return records.closed_sessions += 1,
-            ClientReport::Preserved { .. } | ClientReport::Quiet { .. } => return,
+            ClientReport::Preserved { .. }
+            | ClientReport::Quiet { .. }
+            | ClientReport::Holding { .. } => return,
         };
         if records.knobs.no_session {
             return;

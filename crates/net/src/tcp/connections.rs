@@ -54,6 +54,8 @@ pub struct ControlStatistics {
 pub(super) struct Outgoing {
     frames: mpsc::Sender<Vec<u8>>,
     bytes: Arc<AtomicUsize>,
+    /// The version of the control channel that the peer speaks.
+    version: u16,
 }
 
 /// The other end of [`Outgoing`].
@@ -67,11 +69,21 @@ impl Outgoing {
     pub(super) fn new() -> (Outgoing, Queue) {
         let (sender, receiver) = mpsc::channel(OUTGOING_MAX);
         let bytes = Arc::new(AtomicUsize::new(0));
-        (Outgoing { frames: sender, bytes: Arc::clone(&bytes) }, Queue { frames: receiver, bytes })
+        let outgoing = Outgoing { frames: sender, bytes: Arc::clone(&bytes), version: 0 };
+        (outgoing, Queue { frames: receiver, bytes })
     }
 
-    /// Queues a frame; false if there is no room.
-    fn send(&self, frame: Vec<u8>) -> bool {
+    /// To a peer that speaks this version.
+    pub(super) fn speaking(self, version: u16) -> Outgoing {
+        Outgoing { version, ..self }
+    }
+
+    /// Queues a frame, unless the peer is older than `since` and couldn't read it; false if there is
+    /// no room.
+    fn send(&self, since: u16, frame: Vec<u8>) -> bool {
+        if since > self.version {
+            return true;
+        }
         let length = frame.len();
         if self.bytes.load(Ordering::Relaxed) + length > OUTGOING_BYTES_MAX {
             return false;
@@ -203,9 +215,9 @@ impl Connections {
         self.refused
     }
 
-    /// Sends a frame to a peer, if that is connected; false if it doesn't read what waits for it.
-    pub(super) fn send(&self, to: Peer, frame: Vec<u8>) -> bool {
-        self.peers.get(&to).is_none_or(|(_, outgoing)| outgoing.send(frame))
+    /// Sends a frame to a peer, if that is connected and speaks the version `since`; false if it doesn't read what waits for it.
+    pub(super) fn send(&self, to: Peer, since: u16, frame: Vec<u8>) -> bool {
+        self.peers.get(&to).is_none_or(|(_, outgoing)| outgoing.send(since, frame))
     }
 
     /// Peers that are connected, and connections refused so far.
@@ -260,9 +272,19 @@ mod tests {
         let (outgoing, mut queue) = Outgoing::new();
         let half = vec![0; OUTGOING_BYTES_MAX / 2];
         assert!(
-            outgoing.send(half.clone()) && outgoing.send(half.clone()) && !outgoing.send(vec![0])
+            outgoing.send(0, half.clone())
+                && outgoing.send(0, half.clone())
+                && !outgoing.send(0, vec![0])
         );
         assert_eq!(queue.next().await.map(|frame| frame.len()), Some(half.len()));
-        assert!(outgoing.send(half));
+        assert!(outgoing.send(0, half));
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_sent_nothing_that_its_version_lacks() {
+        let (outgoing, mut queue) = Outgoing::new();
+        let outgoing = outgoing.speaking(8);
+        assert!(outgoing.send(9, vec![9]) && outgoing.send(8, vec![8]));
+        assert_eq!(queue.next().await, Some(vec![8]));
     }
 }

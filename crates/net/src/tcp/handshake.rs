@@ -12,7 +12,7 @@ use switchback_core::control::Peer;
 /// version; the one before stays, for the time of an upgrade.
 pub(super) const VERSIONS: Versions = Versions { oldest: OLDEST, newest: NEWEST };
 const OLDEST: u16 = 8;
-const NEWEST: u16 = 8;
+const NEWEST: u16 = 9;
 /// Longest introduction.
 pub(super) const INTRODUCTION_BYTES_MAX: u32 = 64;
 /// Longest answer to it.

@@ -50,6 +50,12 @@ impl Admin for Fake {
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })
     }
+    fn back_up(&self) -> Result<BackupStatus, AdminError> {
+        Ok(BackupStatus { request: 3, stage: "waiting".into(), ..BackupStatus::default() })
+    }
+    fn backup(&self) -> Result<BackupStatus, AdminError> {
+        Ok(BackupStatus { request: 3, complete: true, ..BackupStatus::default() })
+    }
     fn drain_switch(
         &self,
         switch: u16,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use switchback_core::Now;
-use switchback_core::controller::{Controller, Store, Stored, merge_stores};
+use switchback_core::controller::{BackupFile, Controller, Store, StoreFile, Stored, merge_stores};
 use switchback_net::{Carrier, Clock, ControlEvent, Mailbox, until};
 
 type Call = Box<dyn FnOnce(&mut Controller, Now) + Send>;
@@ -129,8 +129,9 @@ impl ControllerThread {
             let now = self.clock.now();
             let timeout = until(now, self.controller.poll_timeout()).unwrap_or(PAUSE_MAX);
             wait(&mut poll, &mut events, Some(timeout.min(PAUSE_MAX)));
-            let now = self.clock.now();
             self.inbox.drain_into(&mut arrived);
+            // Not before: what arrived while the process was paused didn't arrive in time.
+            let now = self.clock.now();
             self.messages.fetch_add(arrived.len() as u64, Ordering::Relaxed);
             for event in arrived.drain(..) {
                 match event {
@@ -139,6 +140,9 @@ impl ControllerThread {
                     }
                     ControlEvent::Lost(peer) => self.controller.handle_lost(now, peer),
                     ControlEvent::Stored(id) => self.controller.handle_done(now, Stored { id }),
+                    ControlEvent::BackupNotStored(number, why) => {
+                        self.controller.backup_not_stored(number, &why);
+                    }
                     ControlEvent::Wake => {}
                 }
             }
@@ -168,7 +172,7 @@ impl ControllerThread {
 }
 
 /// Writes files in the order in which they were asked for, what waits merged; a failed write is
-/// repeated, so that "stored" is never a lie.
+/// repeated, so that "stored" is never a lie. A backup isn't worth waiting for: it is given up.
 fn store_all(
     files: &ControllerFiles,
     to_store: &Receiver<Store>,
@@ -179,6 +183,7 @@ fn store_all(
     let say =
         |error: Option<String>| *failing.lock().unwrap_or_else(PoisonError::into_inner) = error;
     let mut pending = VecDeque::new();
+    let mut given_up = None;
     loop {
         if pending.is_empty() {
             let Ok(first) = to_store.recv() else { return };
@@ -187,6 +192,18 @@ fn store_all(
         pending.extend(to_store.try_iter());
         merge_stores(&mut pending);
         let Store { file, id, bytes } = pending.pop_front().expect("there is one");
+        if let StoreFile::Backup(BackupFile { number, .. }) = file {
+            if given_up != Some(number)
+                && let Err(error) = files.store(file, &bytes)
+            {
+                tracing::error!(%error, number, "a file of a backup can't be stored: it is given up");
+                stored.push(ControlEvent::BackupNotStored(number, error.to_string()));
+                given_up = Some(number);
+            }
+            // All files before it are stored.
+            stored.push(ControlEvent::Stored(id));
+            continue;
+        }
         let mut told = false;
         while let Err(error) = files.store(file, &bytes) {
             if !told {

@@ -2,12 +2,13 @@
 //! synced), each with a checksum.
 
 use rustix::fs::{FlockOperation, flock};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use switchback_core::controller::{Files, StoreFile};
+use switchback_core::controller::{BackupFile, BackupPart, Files, StoreFile};
 use switchback_core::topology::{CHAINS_MAX, ChainId};
 use switchback_net::directory_refused;
 use thiserror::Error;
@@ -75,13 +76,46 @@ pub struct ControllerFiles {
     _lock: File,
 }
 
-/// The first chain's snapshot has the name that it had when there was no other.
+/// The first chain's snapshot has the name that it had when there was no other. A backup has files
+/// of the same names, in a directory of its own.
 fn name(file: StoreFile) -> String {
     match file {
         StoreFile::Directory => "directory".to_owned(),
         StoreFile::Snapshot(chain) if chain == ChainId::default() => "snapshot".to_owned(),
         StoreFile::Snapshot(chain) => format!("snapshot-{}", chain.number()),
+        StoreFile::Backup(BackupFile { number, part }) => {
+            let file = match part {
+                BackupPart::Directory => StoreFile::Directory,
+                BackupPart::Snapshot(chain) => StoreFile::Snapshot(chain),
+            };
+            format!("{BACKUP}{number}/{}", name(file))
+        }
     }
+}
+
+/// How the directory of a backup is called, before its number.
+const BACKUP: &str = "backup-";
+
+/// Where a controller's files of a backup are, in its directory.
+pub fn backup_directory(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{BACKUP}{number}"))
+}
+
+/// The backups in a controller's directory, by their numbers. One without a file `directory` isn't
+/// complete.
+///
+/// # Errors
+/// The directory can't be read.
+fn backups(directory: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let mut backups = BTreeMap::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if let Some(number) = name.and_then(|name| name.strip_prefix(BACKUP)?.parse().ok()) {
+            backups.insert(number, path);
+        }
+    }
+    Ok(backups)
 }
 
 /// Tries to lock for `LOCK_WAIT`.
@@ -149,10 +183,33 @@ impl ControllerFiles {
     pub fn store(&self, file: StoreFile, content: &[u8]) -> Result<(), FilesError> {
         let path = self.directory.join(name(file));
         let aside = path.with_extension("new");
+        let parent = path.parent().expect("a file is in a directory");
+        if let StoreFile::Backup(BackupFile { number, .. }) = file
+            && !parent.exists()
+        {
+            fs::create_dir_all(parent)
+                .map_err(|error| FilesError::Io(parent.to_path_buf(), error))?;
+            self.drop_backups(|other, path| other < number && !path.join("directory").exists());
+        }
         self.write(&aside, content).map_err(|error| FilesError::Io(aside.clone(), error))?;
-        let renamed =
-            fs::rename(&aside, &path).and_then(|()| File::open(&self.directory)?.sync_all());
-        renamed.map_err(|error| FilesError::Io(path, error))
+        let renamed = fs::rename(&aside, &path).and_then(|()| File::open(parent)?.sync_all());
+        renamed.map_err(|error| FilesError::Io(path, error))?;
+        if let StoreFile::Backup(BackupFile { number, part: BackupPart::Directory }) = file {
+            let synced = File::open(&self.directory).and_then(|it| it.sync_all());
+            synced.map_err(|error| FilesError::Io(self.directory.clone(), error))?;
+            self.drop_backups(|other, _| other < number);
+        }
+        Ok(())
+    }
+
+    /// Backups that are of no use any more go. What can't be removed is tried again with the next one.
+    fn drop_backups(&self, is_useless: impl Fn(u64, &Path) -> bool) {
+        let useless = backups(&self.directory).unwrap_or_default();
+        for (_, path) in useless.into_iter().filter(|(number, path)| is_useless(*number, path)) {
+            if let Err(error) = fs::remove_dir_all(&path) {
+                tracing::warn!(path = %path.display(), %error, "an old backup can't be removed");
+            }
+        }
     }
 
     fn write(&self, aside: &Path, content: &[u8]) -> io::Result<()> {

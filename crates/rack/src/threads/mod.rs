@@ -11,7 +11,7 @@ mod switch;
 
 pub use agent::{AgentHandle, AgentThread};
 pub use controller::{ControllerHandle, ControllerThread};
-pub use files::{ControllerFiles, FilesError};
+pub use files::{ControllerFiles, FilesError, backup_directory};
 pub use kernel::KernelThread;
 pub use node::{NodeHandle, NodeLinks, NodeThread};
 pub use packet_log::PacketLog;

@@ -38,6 +38,8 @@ pub enum Check {
     TwoOwners,
     /// A snapshot is what the cache was at one moment.
     SnapshotCut,
+    /// A backup is what nodes and caches held at one moment.
+    BackupCut,
     /// A recovery waits for every client that lives.
     LeftBehind,
     /// What clients are told is at a node, or at every member of its chain.
@@ -56,7 +58,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 19] = [
+    pub const ALL: [Check; 20] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -69,6 +71,7 @@ impl Check {
         Check::ReleasedTooEarly,
         Check::TwoOwners,
         Check::SnapshotCut,
+        Check::BackupCut,
         Check::LeftBehind,
         Check::Kept,
         Check::Declared,
@@ -93,6 +96,7 @@ impl Check {
             Check::ReleasedTooEarly => "released-too-early",
             Check::TwoOwners => "two-owners",
             Check::SnapshotCut => "snapshot-cut",
+            Check::BackupCut => "backup-cut",
             Check::LeftBehind => "left-behind",
             Check::Kept => "kept",
             Check::Declared => "declared",
@@ -128,6 +132,7 @@ impl Check {
             Check::SnapshotCut => {
                 "a snapshot holds the cache's dirty records as they were at one moment"
             }
+            Check::BackupCut => "a backup is what nodes and caches held at one moment",
             Check::LeftBehind => {
                 "a recovery waits for what a client preserves for as long as the client lives"
             }
@@ -169,6 +174,7 @@ impl Checks {
         Check::StrangeValue,
         Check::Expiry,
         Check::Scan,
+        Check::BackupCut,
         Check::Progress,
         Check::Liveness,
     ]);

@@ -117,6 +117,16 @@ impl Witness {
         Seq(self.keys[key as usize].floor / 2)
     }
 
+    /// The newest version of each key that some answer has shown which still counts.
+    pub fn known(&self, history: &History) -> Vec<Seq> {
+        let mut known = vec![Seq::NONE; self.keys.len()];
+        for op in history.ops.iter().filter(|op| op.counts()) {
+            let newest = &mut known[op.key as usize];
+            *newest = Seq(op.seq).max(*newest);
+        }
+        known
+    }
+
     /// The write that made a version, if it is known.
     pub fn writer(&self, key: u32, seq: Seq) -> Option<OpIndex> {
         self.versions.get(&(key, seq.0)).copied().filter(|&op| op != ANONYMOUS)
@@ -502,19 +512,21 @@ impl Witness {
 
     /// What only weak evidence speaks for has turned out to be lost.
     fn forget_weak(&mut self, history: &History, key: u32, position: u64) {
-        let strong = history
-            .of_key(key)
-            .filter(|(_, op)| !op.weak && op.responded != u64::MAX && op.seq != 0);
-        let floor = strong
-            .filter(|(_, op)| op.answered != Answered::Unknown)
-            .map(|(_, op)| 2 * op.seq)
-            .max()
-            .unwrap_or(0);
+        let strong = history.of_key(key).filter(|(_, op)| op.counts());
+        let floor = strong.map(|(_, op)| 2 * op.seq).max().unwrap_or(0);
         self.keys[key as usize].floor = floor.max(position);
     }
 }
 
 impl Op {
+    /// Whether its answer shows a version, and isn't lost.
+    fn counts(&self) -> bool {
+        !self.weak
+            && self.responded != u64::MAX
+            && self.seq != 0
+            && self.answered != Answered::Unknown
+    }
+
     /// Whether everything above `found` is known from clients only that are gone, in an epoch that
     /// is over.
     fn floor_is_excused(&self, history: &History, witness: &Witness, found: u64) -> bool {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, Envelope, KeyedRecord, Message, Peer, SwitchCommand};
 use switchback_core::controller::{
-    Controller, Files, Preserve, Store, StoreFile, Stored, merge_stores,
+    BackupFile, Controller, Files, Preserve, Store, StoreFile, Stored, merge_stores,
 };
 use switchback_core::topology::ChainId;
 use switchback_wire::{KeyHash, Seq};
@@ -63,9 +63,10 @@ impl ControllerSlot {
         self.stores.iter().all(|store| matches!(store.file, StoreFile::Snapshot(_)))
     }
 
-    /// A file is on the disk.
-    fn keep(&mut self, Store { file, bytes, .. }: Store) {
+    /// A file is on the disk; of a backup's the world looks after.
+    fn keep(&mut self, Store { file, bytes, .. }: Store) -> Option<(BackupFile, Vec<u8>)> {
         match file {
+            StoreFile::Backup(file) => return Some((file, bytes)),
             StoreFile::Directory => self.files.directory = Some(bytes),
             StoreFile::Snapshot(chain) => {
                 let read: SnapshotFile =
@@ -77,6 +78,7 @@ impl ControllerSlot {
                 self.files.snapshots.insert(chain, bytes);
             }
         }
+        None
     }
 }
 
@@ -114,10 +116,16 @@ impl World {
             client.heard_us = 0;
         }
         // The store that was under way may just have become durable.
-        if renamed && let Some(store) = slot.stores.pop_front() {
-            slot.keep(store);
-        }
+        let store = slot.stores.pop_front().filter(|_| renamed);
         slot.stores.clear();
+        self.keep(store);
+    }
+
+    /// A file is on the disk, if there is one.
+    fn keep(&mut self, store: Option<Store>) {
+        if let Some((file, bytes)) = store.and_then(|store| self.controller.keep(store)) {
+            self.keep_of_backup(file, &bytes);
+        }
     }
 
     pub(super) fn wake_controller(&mut self) {
@@ -157,7 +165,7 @@ impl World {
         }
         let store = slot.stores.pop_front().expect("a store is under way");
         let done = Stored { id: store.id };
-        slot.keep(store);
+        self.keep(Some(store));
         if !self.controller.stores.is_empty() {
             merge_stores(&mut self.controller.stores);
             self.begin_store();
@@ -193,6 +201,7 @@ impl World {
         let Some(controller) = &self.controller.controller else { return };
         let due_us = controller.poll_timeout();
         self.arm(Part::Controller, due_us);
+        self.watch_backup();
     }
 
     /// No part may be told of a snapshot that isn't on the disk.

@@ -54,6 +54,8 @@ const WARMING_FAST: u32 = 20_000;
 /// Recoveries after the faults because dead links are tried again: the pauses of a link double, from
 /// no less than 50 ms to 64 times as long.
 const LINK_TRIES_MAX: u64 = 16;
+/// Tries to cut the backup that is under way when the faults end.
+const CUTS_MAX: u64 = 5;
 
 impl World {
     pub(super) fn is_healed(&self) -> bool {
@@ -359,6 +361,7 @@ impl World {
 
     /// How often an epoch may end after the faults, which ends, or holds back, what every thread
     /// asks for: it is renewed once more, a switch is taken back in, or a dead link is tried again.
+    /// While a backup is cut writes are held back as well.
     fn epochs_may_end(&self) -> u64 {
         let topology = &self.plan.topology;
         let may_change = topology.sequence_start > 0 || topology.switches > topology.chains;
@@ -367,7 +370,8 @@ impl World {
         } else {
             0
         };
-        tried.max(may_change.into())
+        let cuts = if self.plan.backup_every_us > 0 { CUTS_MAX } else { 0 };
+        tried.max(may_change.into()) + cuts
     }
 
     /// After a drain the nodes have everything, as it was written.

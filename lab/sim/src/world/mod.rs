@@ -4,6 +4,7 @@
 //! production code; each has a file of its own below, which does what that part's driver does in
 //! production.
 
+mod backup;
 mod channel;
 mod client;
 mod controller;
@@ -27,6 +28,7 @@ use crate::plan::Plan;
 use crate::random::Random;
 use crate::trace::{Trace, Wanted};
 use crate::workload::Workload;
+use backup::BackupSlot;
 use client::ClientSlot;
 use controller::ControllerSlot;
 use data::{Flight, Flights};
@@ -54,6 +56,7 @@ pub struct WorldStatistics {
     pub scans: u64,
     pub recoveries: u64,
     pub losses: u64,
+    pub backups: u64,
     pub snapshots: u64,
     pub snapshots_compared: u64,
     pub releases_checked: u64,
@@ -77,6 +80,7 @@ pub struct World {
     flights: Flights,
     workload: Workload,
     controller: ControllerSlot,
+    backup: BackupSlot,
     clients: Vec<ClientSlot>,
     switches: Vec<SwitchSlot>,
     nodes: Vec<NodeSlot>,
@@ -122,6 +126,7 @@ impl World {
             control: ControlPlane::new(plan.control.clone(), random.fork(), numbers),
             flights: Flights::default(),
             controller: ControllerSlot::default(),
+            backup: BackupSlot::default(),
             clients: (0..plan.topology.clients)
                 .map(|_| ClientSlot::new(&plan, &mut random))
                 .collect(),
@@ -156,6 +161,9 @@ impl World {
             self.start_part(part);
         }
         self.queue.push(0, Event::Inspect);
+        if self.plan.backup_every_us > 0 {
+            self.queue.push(self.plan.backup_every_us, Event::BackUp);
+        }
         if self.plan.faults.every_us > 0 {
             let first_us = self.nemesis.pause_us();
             self.queue.push(first_us, Event::Nemesis);
@@ -253,6 +261,7 @@ impl World {
             Event::Lost(part, _) => self.connection_lost(part),
             Event::Nemesis => self.strike(),
             Event::Ends(fault) => self.fault_ends(fault),
+            Event::BackUp => self.back_up(),
             Event::Inspect => self.inspect(),
         }
     }

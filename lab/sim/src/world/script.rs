@@ -152,6 +152,7 @@ impl Script {
             spool_wait_us: 1_000_000,
             witness_wait_us: 500_000,
             link_pause_us: 60_000_000,
+            backup_flush_us: 2_000_000,
             switch_timeout_us: 50_000,
             switch_lost_us: 20_000,
             snapshot_us: Some(100_000),

@@ -1,10 +1,7 @@
 //! Time and the controller: retries, the lease, epochs and gathers (rules 8 and 9).
 
 use super::*;
-
-/// How long writes are held back for an epoch that doesn't come, since the controller died: longer
-/// than it waits for clients, and takes to make an epoch durable.
-const QUIET_US_MAX: u64 = 300_000;
+use crate::control::HOLD_US;
 
 impl Session {
     /// Takes the next outcome that no packet brought.
@@ -113,13 +110,14 @@ impl Session {
         self.tell_if_quiet(chain, None);
     }
 
-    /// The epoch of a chain is about to change: writes are held back from now on.
-    fn quiesce(&mut self, now: Now, chain: ChainId, epoch: u32) {
+    /// The epoch of a chain is about to change, or a `round` of a backup to be cut: writes are held
+    /// back from now on.
+    fn quiesce(&mut self, now: Now, chain: ChainId, epoch: u32, round: Option<u64>) {
         let Some(state) = self.chains.get_mut(chain).filter(|state| state.epoch == epoch) else {
             return;
         };
-        let until_us = now.in_us(QUIET_US_MAX);
-        state.quiet = Some(Quiet { until_us, is_told: false });
+        let until_us = now.in_us(HOLD_US);
+        state.quiet = Some(Quiet { until_us, round, is_told: false });
         self.timers.set_earlier(SessionTimer::Quiet, until_us);
         self.tell_if_quiet(chain, None);
     }
@@ -142,13 +140,25 @@ impl Session {
         if (0..).zip(&self.lanes).any(is_under_way) {
             return;
         }
-        if let Some(quiet) = &mut self.chains[chain].quiet {
-            quiet.is_told = true;
-        }
-        self.messages.push_back(ClientReport::Quiet { epoch });
+        let Some(quiet) = &mut self.chains[chain].quiet else { return };
+        quiet.is_told = true;
+        self.messages.push_back(match quiet.round {
+            Some(round) => ClientReport::Holding { epoch, round },
+            None => ClientReport::Quiet { epoch },
+        });
     }
 
-    /// An epoch that was to change didn't: what was held back for it is sent.
+    /// A try to cut a backup is over: what was held back for it is sent.
+    fn resume(&mut self, now: Now, round: u64) {
+        for (_, chain) in self.chains.iter_mut() {
+            if let Some(quiet) = chain.quiet.as_mut().filter(|quiet| quiet.round == Some(round)) {
+                quiet.until_us = now.monotonic_us;
+            }
+        }
+        self.end_quiet(now);
+    }
+
+    /// An epoch that was to change didn't, or a backup is cut: what was held back for it is sent.
     fn end_quiet(&mut self, now: Now) {
         self.timers.stop(SessionTimer::Quiet);
         for chain in self.chains.iter().map(|(chain, _)| chain).collect::<Vec<_>>() {
@@ -183,7 +193,11 @@ impl Session {
                 self.served = served;
                 self.move_to(now, chain, &to)
             }
-            ClientNotice::Quiesce { chain, epoch } => self.quiesce(now, chain, epoch),
+            ClientNotice::Quiesce { chain, epoch } => self.quiesce(now, chain, epoch, None),
+            ClientNotice::Hold { chain, epoch, round } => {
+                self.quiesce(now, chain, epoch, Some(round));
+            }
+            ClientNotice::Resume { round } => self.resume(now, round),
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
         }
     }

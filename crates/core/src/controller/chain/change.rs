@@ -48,6 +48,11 @@ pub(super) struct Plan {
 }
 
 impl Change {
+    /// Whether none is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        matches!(self, Change::Idle | Change::Pausing { .. })
+    }
+
     /// When it has something to do without a message.
     pub(super) fn deadline_us(&self) -> Option<u64> {
         match self {

@@ -274,6 +274,9 @@ impl Chain {
             (SwitchCommand::Snapshot { generation }, SwitchResult::Busy) => {
                 self.snapshots.fail(cx.now, generation)
             }
+            (SwitchCommand::Snapshot { generation }, SwitchResult::Ok) => {
+                cx.backup.snapshot_has_begun(self.id, generation);
+            }
             _ => {}
         }
     }
@@ -300,6 +303,9 @@ impl Chain {
         match order {
             Order::Node(NodeCommand::Epoch(_)) => self.node_moved(cx, node),
             Order::Node(NodeCommand::Release { .. }) => self.node_released(node),
+            Order::Node(NodeCommand::Checkpoint(number)) => {
+                cx.backup.node_has_checkpoint(node, number);
+            }
             Order::Work(Work::StoreRecovered(records)) => self.recovered_stored(cx, &records),
             Order::Work(Work::StoreEvicted(evicted)) => {
                 self.evicted_stored(cx, evicted.into_iter().map(|(entry, _)| entry).collect());
@@ -420,8 +426,15 @@ impl Chain {
     }
 
     /// Sends a command to a node, whichever partitions it heads.
-    fn command_node(&mut self, cx: &Context<'_>, node: u16, body: NodeCommand) {
+    pub(super) fn command_node(&mut self, cx: &Context<'_>, node: u16, body: NodeCommand) {
         self.commands.command_node(cx.now, cx.directory.epoch(self.id), node, body);
+    }
+
+    /// Forgets commands about a backup.
+    pub(super) fn withdraw_backup(&mut self) {
+        self.commands.withdraw(|order| {
+            matches!(order, Order::Node(NodeCommand::FlushSoon | NodeCommand::Checkpoint(_)))
+        });
     }
 
     /// Sends commands to the nodes that head the partitions of some keys.

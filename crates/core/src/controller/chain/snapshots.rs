@@ -2,6 +2,7 @@
 
 use super::{Chain, Context, Phase};
 use crate::control::{KeyedRecord, SwitchCommand};
+use crate::controller::backup;
 use crate::controller::directory::{Preserved, SnapshotFile, encode};
 use crate::controller::outbox::{Outbox, StoreFile};
 use crate::controller::status::ControllerStatus;
@@ -269,16 +270,38 @@ impl Chain {
             self.snapshots.stalled(cx.now);
             return;
         }
+        if cx.backup.holds_up_snapshots() {
+            self.snapshots.next_due_us = Some(cx.now.in_us(PAUSE_US_MIN));
+            return;
+        }
         let period_us = cx.config.snapshot_us.filter(|_| self.takes_snapshots(cx));
         self.snapshots.next_due_us = period_us.map(|period_us| cx.now.in_us(period_us));
         let recovering =
             matches!(self.phase, Phase::Recovering(_)) && !cx.mechanisms.no_snapshot_in_recovery();
         let ready = matches!(self.phase, Phase::Serving) || recovering;
-        if cx.directory.owner(self.id).is_none() || !ready || !cx.config.scheme.absorbs_writes() {
-            if period_us.is_none() {
-                self.snapshots.unschedule(cx.now);
-            }
-            return;
+        if (!ready || self.begin_snapshot(cx).is_none()) && period_us.is_none() {
+            self.snapshots.unschedule(cx.now);
+        }
+    }
+
+    /// Whether a backup may be cut: it serves, no snapshot is under way, and no change of its
+    /// switches.
+    pub(in crate::controller) fn is_ready_to_cut(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+            && self.snapshots.taking.is_none()
+            && self.change.is_idle()
+    }
+
+    /// Whether the snapshot that began this generation is being taken.
+    pub(in crate::controller) fn takes_snapshot(&self, generation: u32) -> bool {
+        self.snapshots.taking.as_ref().is_some_and(|taking| taking.generation == generation)
+    }
+
+    /// Has the owner take a snapshot: all that is dirty when it begins. The generation that begins;
+    /// `None`: nothing is dirty in this chain ever, or no switch serves it.
+    pub(in crate::controller) fn begin_snapshot(&mut self, cx: &mut Context<'_>) -> Option<u32> {
+        if cx.directory.owner(self.id).is_none() || !cx.config.scheme.absorbs_writes() {
+            return None;
         }
         let generation = self.snapshots.next_generation(cx);
         // A snapshot has at most one record of each key that has a slot, and no empty chunk. The
@@ -287,6 +310,7 @@ impl Chain {
         let records_max = cx.config.cache_records.max(self.cache.len());
         self.snapshots.begin(cx.now, generation, records_max);
         self.command_owner(cx, SwitchCommand::Snapshot { generation });
+        Some(generation)
     }
 
     /// The switch has sent all of a snapshot.
@@ -307,6 +331,7 @@ impl Chain {
     /// The snapshot is durable: the switch is told, and clients with their next grant.
     pub(super) fn publish_snapshot(&mut self, cx: &mut Context<'_>) {
         if let Some(generation) = self.snapshots.complete(cx.now) {
+            backup::snapshot_is_whole(cx, self.id, &self.snapshots.last);
             self.command_owner(cx, SwitchCommand::DurableGeneration(generation));
         }
     }

@@ -5,7 +5,7 @@ use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
 use crate::node::replica::Pending;
-use crate::storage::{EngineError, EngineOp, OfferId};
+use crate::storage::{EngineError, EngineOp, OfferId, OpId};
 use crate::time::Now;
 use crate::topology::ChainId;
 use switchback_wire::{KeyHash, Seq};
@@ -78,7 +78,17 @@ impl Shim {
                 }
                 self.done(chain, id, None);
             }
+            NodeCommand::FlushSoon => self.submit(chain, id, |id| EngineOp::FlushSoon { id }),
+            NodeCommand::Checkpoint(number) => {
+                self.submit(chain, id, |id| EngineOp::Checkpoint { id, number });
+            }
         }
+    }
+
+    /// Has the engine do all of a command.
+    fn submit(&mut self, chain: ChainId, id: CommandId, op: impl FnOnce(OpId) -> EngineOp) {
+        self.commands.insert((chain, id), Progress { remaining: 1, error: None });
+        self.replica.submit(Pending::Command(chain, id), op);
     }
 
     fn done(&mut self, chain: ChainId, id: CommandId, error: Option<String>) {
