@@ -215,12 +215,13 @@ fn show<T: serde::Serialize>(
     }
 }
 
-struct Rack {
-    address: SocketAddr,
+/// A running rack, by its HTTP address.
+pub(crate) struct Rack {
+    pub(crate) address: SocketAddr,
 }
 
 impl Rack {
-    fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.answer(agent(Duration::from_secs(10)).get(self.url(path)).call())
     }
 
@@ -237,7 +238,7 @@ impl Rack {
     }
 
     /// Commands take as long as they take: a drain writes every cached record to a disk.
-    fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
         self.answer(agent(Duration::from_secs(3600)).post(self.url(path)).send_empty())
     }
 

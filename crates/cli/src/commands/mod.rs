@@ -1,5 +1,6 @@
 //! The subcommands, a file each.
 
+pub(crate) mod backup;
 pub(crate) mod config;
 pub(crate) mod ctl;
 pub(crate) mod doctor;
