@@ -208,9 +208,7 @@ impl Node {
             EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
             | EngineOp::FlushSoon { id }
-            | EngineOp::Checkpoint { id, .. } => {
-                (id, EngineReply::Set)
-            }
+            | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
             EngineOp::Scan { id, from, to, .. } => {
                 let wanted = |hash: &KeyHash| (from..=to).contains(&hash.position());
                 let listed = self.records.iter().filter(|(hash, _)| wanted(hash));
