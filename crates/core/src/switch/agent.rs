@@ -225,6 +225,8 @@ pub struct Agent {
     entries: Entries,
     /// What was cached in an earlier epoch, until something is admitted in this one.
     frozen: Entries,
+    /// That epoch.
+    frozen_epoch: u32,
     /// Incarnations up to here were admitted, or never will be: they rise from one command to the
     /// next.
     admitted_to: EntryId,
@@ -258,6 +260,7 @@ impl Agent {
             place: Place::sole(),
             entries: Entries::default(),
             frozen: Entries::default(),
+            frozen_epoch: 0,
             admitted_to: 0,
             snapshot: None,
             sweep: None,
@@ -285,9 +288,9 @@ impl Agent {
         self.entries.len()
     }
 
-    /// Keys that were cached in an earlier epoch, whose records it keeps.
-    pub fn frozen(&self) -> usize {
-        self.frozen.len()
+    /// The earlier epoch whose cached records it keeps; `None`: it keeps none.
+    pub fn frozen_epoch(&self) -> Option<u32> {
+        (self.frozen.len() > 0).then_some(self.frozen_epoch)
     }
 
     /// Counters.
@@ -532,7 +535,8 @@ impl Agent {
         if !matches!(action, DatapathAction::Freeze(_)) {
             self.frozen = Entries::default();
         } else if cached.len() > 0 {
-            self.frozen = cached; // else nothing was admitted since there was something to freeze
+            // Else nothing was admitted since there was something to freeze.
+            (self.frozen, self.frozen_epoch) = (cached, self.epoch);
         }
         self.admitted_to = 0;
         self.snapshot = None;

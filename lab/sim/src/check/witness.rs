@@ -117,14 +117,13 @@ impl Witness {
         Seq(self.keys[key as usize].floor / 2)
     }
 
-    /// The newest version of each key that some answer has shown which still counts.
-    pub fn known(&self, history: &History) -> Vec<Seq> {
-        let mut known = vec![Seq::NONE; self.keys.len()];
-        for op in history.ops.iter().filter(|op| op.counts()) {
-            let newest = &mut known[op.key as usize];
-            *newest = Seq(op.seq).max(*newest);
+    /// The newest version of a key that some answer has shown which still counts.
+    pub fn known(&self, history: &History, key: u32) -> Seq {
+        if !self.keys[key as usize].has_weak {
+            return self.floor(key);
         }
-        known
+        let counts = history.of_key(key).filter(|(_, op)| op.counts());
+        counts.map(|(_, op)| Seq(op.seq)).max().unwrap_or(Seq::NONE)
     }
 
     /// The write that made a version, if it is known.
@@ -510,6 +509,15 @@ impl Witness {
         self.keys[op.key as usize].has_weak = true;
     }
 
+    /// Nothing is under way, and a key's node has `stored` of it: what only weak evidence speaks for
+    /// is lost if that is older.
+    pub fn settle(&mut self, history: &History, key: u32, stored: Seq) {
+        let state = &self.keys[key as usize];
+        if state.has_weak && 2 * stored.0 < state.floor {
+            self.forget_weak(history, key, 2 * stored.0);
+        }
+    }
+
     /// What only weak evidence speaks for has turned out to be lost.
     fn forget_weak(&mut self, history: &History, key: u32, position: u64) {
         let strong = history.of_key(key).filter(|(_, op)| op.counts());
@@ -641,6 +649,23 @@ mod tests {
         assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
         told.witness.weaken_one(&mut told.history, late);
         assert_eq!(told.absent(), None);
+    }
+
+    #[test]
+    fn a_node_may_lack_what_is_lost_though_no_read_has_shown_it() {
+        let (older, newer) = (Seq::new(1, 1), Seq::new(1, 2));
+        let mut told = Told::new();
+        told.write((1, 1), 1);
+        told.write((2, 1), 2);
+        let floor_with = |told: &mut Told, stored| {
+            told.witness.settle(&told.history, 0, stored);
+            told.witness.floor(0)
+        };
+        assert_eq!(floor_with(&mut told, older), newer, "nothing is lost");
+        told.gives_up(2, 1);
+        assert_eq!(floor_with(&mut told, newer), newer, "it is there");
+        assert_eq!(floor_with(&mut told, older), older);
+        assert_eq!(floor_with(&mut told, Seq::NONE), older, "the first client has it");
     }
 
     /// It leaves no record, although the client that was told of it is gone.

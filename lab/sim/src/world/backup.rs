@@ -59,7 +59,8 @@ impl World {
         let is_known = self.backup.cut.as_ref().is_some_and(|cut| cut.round == round);
         match stage {
             BackupStage::Cutting if !is_known => {
-                let known = self.witness.known(&self.history);
+                let known = |key| self.witness.known(&self.history, key);
+                let known = (0..self.workload.keys()).map(known).collect();
                 self.backup.cut = Some(Cut { round, known, made: None });
             }
             BackupStage::Collecting if is_known => {

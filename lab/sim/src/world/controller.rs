@@ -259,9 +259,11 @@ impl World {
             let text = format!("{loss:?} is declared, though clients preserve what was told");
             self.fail(Violation::general(Check::Declared, text));
         }
+        // A switch may also keep what was told in an epoch, of another chain even, that has been
+        // recovered without it.
         let has = |switch: &&u16| {
             let running = self.switches[usize::from(**switch)].running.as_ref();
-            running.is_some_and(|running| running.agent.frozen() > 0)
+            running.is_some_and(|running| running.agent.frozen_epoch() == Some(loss.epoch))
         };
         if let Some(switch) = status.members.iter().find(has) {
             let text = format!("{loss:?} is declared, though switch{switch} has what was told");

@@ -7,7 +7,7 @@ use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, Op};
 use crate::workload::Intent;
 use switchback_assembly::Part;
-use switchback_wire::CACHED_KEY_BYTES_MAX;
+use switchback_wire::{CACHED_KEY_BYTES_MAX, Seq};
 
 /// How far a run is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -379,6 +379,8 @@ impl World {
         let now_ms = START_UNIX_MS + self.now_us / 1000;
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
+            let seq = self.stored_record(&hash).map_or(Seq::NONE, |record| record.seq);
+            self.witness.settle(&self.history, key, seq);
             let stored =
                 Stored { record: self.stored_record(&hash), floor: self.stored_floor(&hash) };
             if let Err(text) = compare(&self.history, &self.witness, key, stored, now_ms) {
