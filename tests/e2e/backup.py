@@ -8,7 +8,7 @@ import threading
 import time
 
 from checks import PROGRAM, check, finish
-from rack import Client, Failed, Rack, temporary
+from rack import Client, Failed, Process, Rack, free_addresses, temporary
 
 KEYS = 60
 WRITERS = 4
@@ -128,7 +128,9 @@ with temporary() as directory:
 
     refused = run("restore", *config, "--from", to)
     check("nothing is restored over data", refused.returncode == 1 and "has data" in refused.stderr, refused.stderr)
-    refused = run("restore", "--data", f"{directory}/other", "--from", to)
+    with open(f"{directory}/other.toml", "w") as file:
+        file.write("[nodes]\ncount = 3\n")
+    refused = run("restore", "--config", f"{directory}/other.toml", "--from", to)
     check("nor for another rack", refused.returncode == 1 and "2 nodes and 1 chains" in refused.stderr, refused.stderr)
     rack.close()
     os.rename(data, f"{data}.old")
@@ -156,5 +158,21 @@ with temporary() as directory:
     start_again(rack)
     check("and are equal", content(rack.resp) == was)
     rack.close()
+
+    # A rack that was described by flags says itself what it has.
+    resp, metrics = free_addresses(2)
+    more = ["--nodes", "3", "--chains", "2", "--resp", resp, "--metrics", metrics]
+    one = Process("one", "up", "--data", f"{directory}/one", *more, log=f"{directory}/one.log")
+    one.wait_ready()
+    Client(resp).insist("SET", "k", "v")
+    done = run("backup", "--data", f"{directory}/one", "--metrics", metrics, "--to", f"{directory}/of-one")
+    check("a rack in one process is backed up", done.returncode == 0, done.stdout + done.stderr)
+    one.stop()
+    done = run("restore", "--data", f"{directory}/again", "--from", f"{directory}/of-one")
+    check("and restored", done.returncode == 0, done.stdout + done.stderr)
+    again = Process("again", "up", "--data", f"{directory}/again", *more, log=f"{directory}/again.log")
+    again.wait_ready()
+    check("and has what it had", Client(resp).insist("GET", "k") == b"v")
+    again.stop()
 
 finish()

@@ -97,7 +97,7 @@ fn run(
     let are_all_here = config.shape == Shape::Embedded;
     if let Some(part) = elsewhere.first().filter(|_| are_all_here || here.is_empty()) {
         bail!(
-            "{} isn't there: another backup was made since. Remove {} and begin again",
+            "{} isn't there: another command has copied it, or another backup was made since. Remove {} and begin again",
             part.share(number).display(),
             to.display()
         );

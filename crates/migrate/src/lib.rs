@@ -20,4 +20,5 @@ pub use backup::{BackupArgs, RunningRack, backup};
 
 pub use export::{ExportArgs, export};
 pub use import::{ImportArgs, import};
+pub use manifest::nodes_and_chains;
 pub use restore::{RestoreArgs, restore};

@@ -15,7 +15,7 @@ pub(crate) struct Manifest {
     /// The rack's name.
     pub(crate) rack: String,
     /// Of its nodes.
-    pub(crate) nodes: usize,
+    pub(crate) nodes: u16,
     /// Of its chains.
     pub(crate) chains: u16,
     /// The backup's.
@@ -28,12 +28,22 @@ pub(crate) struct Manifest {
 
 const FORMAT: u32 = 1;
 
+/// How many nodes and chains the rack has of which a directory holds a backup; `None`: it holds
+/// none.
+///
+/// # Errors
+/// What it holds can't be read.
+pub fn nodes_and_chains(directory: &Path) -> anyhow::Result<Option<(u16, u16)>> {
+    let manifest = Manifest::load(directory)?;
+    Ok(manifest.map(|manifest| (manifest.nodes, manifest.chains)))
+}
+
 impl Manifest {
     pub(crate) fn new(config: &RackConfig, number: u64) -> Manifest {
         Manifest {
             format: FORMAT,
             rack: config.rack.name.clone(),
-            nodes: config.nodes.len(),
+            nodes: config.nodes.len() as u16,
             chains: config.topology.chains,
             number,
             parts: Vec::new(),
@@ -70,7 +80,7 @@ impl Manifest {
     /// # Errors
     /// It isn't.
     pub(crate) fn check(&self, config: &RackConfig) -> anyhow::Result<()> {
-        let (nodes, chains) = (config.nodes.len(), config.topology.chains);
+        let (nodes, chains) = (config.nodes.len() as u16, config.topology.chains);
         ensure!(
             (self.nodes, self.chains) == (nodes, chains),
             "the backup is of a rack with {} nodes and {} chains, and this one has {nodes} and {chains}: use that rack's \

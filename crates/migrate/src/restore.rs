@@ -30,7 +30,7 @@ use switchback_rack::config::RackConfig;
 pub struct RestoreArgs {
     /// Where the backup is.
     #[arg(long, value_name = "DIR")]
-    from: PathBuf,
+    pub from: PathBuf,
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,

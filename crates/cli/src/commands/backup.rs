@@ -7,26 +7,47 @@ use crate::serve;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use switchback_migrate::{BackupArgs, RestoreArgs, RunningRack};
-use switchback_rack::admin::BackupStatus;
+use switchback_rack::admin::{BackupStatus, ChainStatus, NodeStatus};
 use switchback_rack::config::{Overrides, RackConfig};
 
 pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
-    let Some(config) = rack(args.config.as_deref(), &args.data) else {
+    let Some(mut config) = rack(args.config.as_deref(), &args.data, None) else {
         return Ok(ExitCode::from(2));
     };
-    let rack = Rack { address: args.metrics.unwrap_or(config.rack.metrics) };
-    switchback_migrate::backup(args, &config, &rack, serve::signals(ENDS_AT_ONCE, false)?)
+    let running = Rack { address: args.metrics.unwrap_or(config.rack.metrics) };
+    if args.config.is_none() {
+        // What `switchback up` was told by flags.
+        let nodes: Vec<NodeStatus> = running.get("nodes")?;
+        let chains: Vec<ChainStatus> = running.get("chains")?;
+        let shape = Some((nodes.len() as u16, chains.len() as u16));
+        let Some(described) = rack(None, &args.data, shape) else {
+            return Ok(ExitCode::from(2));
+        };
+        config = described;
+    }
+    switchback_migrate::backup(args, &config, &running, serve::signals(ENDS_AT_ONCE, false)?)
 }
 
 pub(crate) fn restore(args: &RestoreArgs) -> anyhow::Result<ExitCode> {
-    let Some(config) = rack(args.config.as_deref(), &args.data) else {
+    // What `switchback up` will be told by flags.
+    let shape = match args.config {
+        Some(_) => None,
+        None => switchback_migrate::nodes_and_chains(&args.from)?,
+    };
+    let Some(config) = rack(args.config.as_deref(), &args.data, shape) else {
         return Ok(ExitCode::from(2));
     };
     switchback_migrate::restore(args, &config, serve::signals(ENDS_AT_ONCE, false)?)
 }
 
-fn rack(file: Option<&Path>, data: &Option<PathBuf>) -> Option<RackConfig> {
-    load(file, &Overrides { data: data.clone(), ..Overrides::default() })
+/// The rack of a file, or the one that `switchback up` runs with this many nodes and chains.
+fn rack(
+    file: Option<&Path>,
+    data: &Option<PathBuf>,
+    shape: Option<(u16, u16)>,
+) -> Option<RackConfig> {
+    let (nodes, chains) = shape.unzip();
+    load(file, &Overrides { data: data.clone(), nodes, chains, ..Overrides::default() })
 }
 
 impl RunningRack for Rack {
