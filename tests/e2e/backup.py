@@ -8,7 +8,7 @@ import threading
 import time
 
 from checks import PROGRAM, check, finish
-from rack import Client, Failed, Process, Rack, free_addresses, temporary
+from rack import Client, Failed, Process, Rack, free_addresses, kill_midway, temporary
 
 KEYS = 60
 WRITERS = 4
@@ -68,19 +68,6 @@ def run(*arguments):
     return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=300)
 
 
-def kill_midway(seen, undo, *arguments):
-    """Runs a command, and kills it once files of this pattern are there. One that ended before it was killed is undone."""
-    for _ in range(10):
-        process = subprocess.Popen([PROGRAM, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not glob.glob(seen):
-            time.sleep(0.0005)
-        process.kill()
-        if process.wait() != 0 and glob.glob(seen):
-            return True
-        undo()
-    return False
-
-
 def start_again(rack):
     for name in list(rack.parts):
         rack.start(name)
@@ -89,12 +76,8 @@ def start_again(rack):
 
 
 def content(address):
-    client, cursor, keys = Client(address), b"0", set()
-    while True:
-        cursor, found = client.insist("SCAN", cursor, "COUNT", 1000)
-        keys.update(found)
-        if cursor == b"0":
-            return {key: client.insist("GET", key) for key in keys}
+    client = Client(address)
+    return {key: client.insist("GET", key) for key in client.keys()}
 
 
 with temporary() as directory:

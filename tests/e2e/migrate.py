@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from checks import PROGRAM, check, eventually, finish
-from rack import Client, Failed, Process, free_addresses
+from rack import Client, Failed, Process, free_addresses, kill_midway
 
 KEYS = 30_000
 random.seed(1)
@@ -42,13 +42,8 @@ class Redis:
 
 def content(address):
     """Every string with the time at which it expires, in ms of this test's clock, or None."""
-    client, cursor, keys = Client(address), b"0", set()
-    while True:
-        cursor, found = client.run("SCAN", cursor, "COUNT", 1000)
-        keys.update(found)
-        if cursor == b"0":
-            break
-    keys = sorted(keys)
+    client = Client(address)
+    keys = sorted(client.keys())
     values = client.pipeline([(b"GET", key) for key in keys])
     values = list(values)
     ends = [None if ttl == -1 else ttl + 1000 * time.monotonic()
@@ -84,24 +79,6 @@ def fill(address):
 
 def run(directory, *arguments):
     return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True, timeout=300)
-
-
-def kill_midway(directory, state, undo, *arguments):
-    """Runs a command, and kills it once it has written how far it is. One that ended before it was
-    killed is undone by `undo`, and run once more.
-    """
-    state = os.path.join(directory, state)
-    for _ in range(10):
-        process = subprocess.Popen([PROGRAM, *arguments], cwd=directory,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while process.poll() is None and not os.path.exists(state):
-            time.sleep(0.001)
-        process.kill()
-        process.wait()
-        if os.path.exists(state):
-            return True
-        undo()
-    return False
 
 
 class Writers(threading.Thread):
@@ -176,8 +153,8 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     before = content(source)
 
     urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
-    killed = kill_midway(directory, "switchback-import.json", lambda: Client(resp).run("FLUSHALL"),
-                         "import", *urls, "--batch", "50")
+    killed = kill_midway(f"{directory}/switchback-import.json", lambda: Client(resp).run("FLUSHALL"),
+                         "import", *urls, "--batch", "50", cwd=directory)
     check("an import is killed in the midst", killed)
     partly = len(content(resp))
     check("it has copied some", 0 < partly < len(before), partly)
@@ -219,7 +196,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
 
     export = ["export", "--from", f"redis://{resp}", "--to", "dump.rdb"]
     undo = lambda: Path(directory, "dump.rdb").unlink(missing_ok=True)
-    killed = kill_midway(directory, "dump.rdb.state", undo, *export, "--batch", "50")
+    killed = kill_midway(f"{directory}/dump.rdb.state", undo, *export, "--batch", "50", cwd=directory)
     check("an export is killed in the midst", killed)
     done = run(directory, *export)
     check("it goes on as well", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+import glob
 import os
 import random
 import re
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import time
 
-from checks import PATIENCE_S, eventually
+from checks import PATIENCE_S, PROGRAM, eventually
 
 SWITCHBACK = os.environ.get("SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
 
@@ -76,8 +77,33 @@ class Client:
             return [self.answer() for _ in range(int(rest))]
         raise ConnectionError(f"not RESP2: {line!r}")
 
+    def keys(self):
+        """All of them."""
+        cursor, keys = b"0", set()
+        while True:
+            cursor, found = self.insist("SCAN", cursor, "COUNT", 1000)
+            keys.update(found)
+            if cursor == b"0":
+                return keys
+
     def close(self):
         self.socket.close()
+
+
+def kill_midway(seen, undo, *arguments, cwd=None):
+    """Runs a command, and kills it once a file of this pattern is there. One that ended before it was killed is undone by
+    `undo`, and run once more.
+    """
+    for _ in range(10):
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while process.poll() is None and not glob.glob(seen):
+            time.sleep(0.0005)
+        process.kill()
+        if process.wait() != 0 and glob.glob(seen):
+            return True
+        undo()
+    return False
 
 
 def free_addresses(count):

@@ -15,6 +15,7 @@ pub use limits::{DOMAIN_BYTES_MAX, Malformed};
 use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 use switchback_wire::{Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Seq};
 
 /// Names a command until it is answered.
@@ -27,6 +28,12 @@ pub const BATCH_MAX: usize = 256;
 
 /// At most about this many bytes of records in one message: far less than a frame may have.
 pub const BATCH_BYTES_MAX: usize = 256 << 10;
+
+/// The versions of the messages that this program speaks. A change of their encoding is a new
+/// version; the one before stays, for the time of an upgrade.
+pub const VERSIONS: RangeInclusive<u16> = 8..=BACKUPS_SINCE;
+/// The version that brought what backups need.
+pub(crate) const BACKUPS_SINCE: u16 = 9;
 
 /// For how long a client that is asked to holds back writes, unless it hears sooner that it needn't:
 /// longer than the controller waits for clients, and takes to make an epoch durable. It may have

@@ -108,7 +108,7 @@ fn a_cut_is_made_while_clients_hold_their_writes_back() {
     assert_eq!(files, [file(BackupPart::Snapshot(CHAIN)), file(BackupPart::Directory)]);
     let status = rack.controller.backup();
     assert_eq!((status.waits_for, status.failure, status.tries), (None, None, 1));
-    assert!(status.completed_us.is_some() && status.held_us == 100_000);
+    assert!(status.is_complete && status.held_us == 100_000);
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_backup_that_cannot_be_cut_is_given_up() {
     asked(&mut rack);
     all_live_for(&mut rack, 10_000_000);
     let status = rack.controller.backup();
-    assert_eq!((status.waits_for, status.tries, status.completed_us), (None, 5, None));
+    assert_eq!((status.waits_for, status.tries, status.is_complete), (None, 5, false));
     assert!(status.failure.unwrap().contains("clients to hold their writes back (1 of them)"));
     assert_eq!(holds(&rack, 1).last(), resumed(&rack, 1).last());
 }

@@ -10,9 +10,9 @@ use crate::server::undisturbed;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use indicatif::HumanBytes;
-use std::fs::{self, File};
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -33,7 +33,7 @@ use switchback_rack::config::{RackConfig, Shape};
 pub struct BackupArgs {
     /// Where to: a new or empty directory, or one that an interrupted backup has left.
     #[arg(long, value_name = "DIR")]
-    to: PathBuf,
+    pub to: PathBuf,
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -88,7 +88,7 @@ fn run(
 ) -> anyhow::Result<ExitCode> {
     let to = &args.to;
     fs::create_dir_all(to).with_context(|| format!("{} can't be made", to.display()))?;
-    let _lock = lock(to)?;
+    let _lock = copy::lock(to)?;
     let parts = StoringPart::all(config);
     let mut manifest = begin(args, config, rack, signals, &parts)?;
     let number = manifest.number;
@@ -111,7 +111,7 @@ fn run(
             manifest.complete = manifest.parts.len() == parts.len();
             manifest.store(to)?;
         }
-        remove(&part.share(number));
+        part.drop_share(number);
     }
     bar.finish_and_clear();
     let (parts, size) = (manifest.parts.len(), HumanBytes(bytes));
@@ -124,25 +124,6 @@ fn run(
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// One command at a time uses a directory.
-pub(crate) fn lock(directory: &Path) -> anyhow::Result<File> {
-    let opened = File::open(directory);
-    let lock = opened.with_context(|| format!("{} can't be read", directory.display()))?;
-    let locked = lock.try_lock();
-    locked.with_context(|| format!("{} is used by another command", directory.display()))?;
-    Ok(lock)
-}
-
-/// Removes a share that is safe at the other place. What can't be removed goes with the next backup.
-fn remove(share: &Path) {
-    // First it loses its name, so that no half of it looks like a whole one.
-    let dropped = share.with_file_name(format!(
-        "dropped-{}",
-        share.file_name().unwrap_or_default().to_string_lossy()
-    ));
-    let _ = fs::rename(share, &dropped).and_then(|()| fs::remove_dir_all(&dropped));
 }
 
 /// What the directory is to hold: the rest of an interrupted backup, or a new one.
@@ -173,7 +154,7 @@ fn begin(
             fs::remove_dir_all(&share).with_context(|| format!("{}", share.display()))?;
         }
     } else {
-        ensure!(is_empty(to)?, "{} holds something else than a backup", to.display());
+        ensure!(copy::is_empty(to)?, "{} holds something else than a backup", to.display());
     }
     let number = match args.number {
         Some(number) => number,
@@ -182,21 +163,6 @@ fn begin(
     let manifest = Manifest::new(config, number);
     manifest.store(to)?;
     Ok(manifest)
-}
-
-/// Whether a directory has nothing in it, or isn't there.
-pub(crate) fn is_empty(directory: &Path) -> anyhow::Result<bool> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
-        entries => entries.with_context(|| format!("{}", directory.display()))?,
-    };
-    for entry in entries {
-        // A crash leaves a temporary file, whose name begins so.
-        if !entry?.file_name().to_string_lossy().starts_with(".tmp") {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Has the rack make a backup; its number.

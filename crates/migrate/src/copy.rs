@@ -1,8 +1,9 @@
-//! Copies of directories. After a crash, what was copied whole isn't copied again.
+//! Directories and copies of them. After a crash, what was copied whole isn't copied again.
 
 use anyhow::{Context, bail};
 use indicatif::ProgressBar;
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -60,4 +61,33 @@ fn file(from: &Path, to: &Path) -> io::Result<u64> {
 pub(crate) fn sync(directory: &Path) -> anyhow::Result<()> {
     let synced = File::open(directory).and_then(|it| it.sync_all());
     synced.with_context(|| format!("{} can't be synced", directory.display()))
+}
+
+/// Whether a directory has nothing in it, or isn't there. (A crash leaves a temporary file, whose
+/// name begins with ".tmp".)
+pub(crate) fn is_empty(directory: &Path) -> anyhow::Result<bool> {
+    has_only(directory, |name| name.to_string_lossy().starts_with(".tmp"))
+}
+
+/// Whether all that a directory has is called so, or it isn't there.
+pub(crate) fn has_only(directory: &Path, is_so: impl Fn(&OsStr) -> bool) -> anyhow::Result<bool> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        entries => entries.and_then(Iterator::collect::<io::Result<Vec<_>>>),
+    };
+    let entries = entries.with_context(|| format!("{} can't be read", directory.display()))?;
+    Ok(entries.iter().all(|entry| is_so(&entry.file_name())))
+}
+
+/// One command at a time uses a directory.
+pub(crate) fn lock(directory: &Path) -> anyhow::Result<File> {
+    let name = directory.display();
+    let lock = File::open(directory).with_context(|| format!("{name} can't be read"))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => bail!("{name} is used by another command"),
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("{name} can't be locked"))
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! `switchback restore`: a rack that has what a backup holds, and nothing else.
 
-use crate::backup::{is_empty, lock};
 use crate::copy;
 use crate::manifest::Manifest;
 use crate::progress;
@@ -64,7 +63,7 @@ fn run(
     let manifest = Manifest::load(from)?
         .with_context(|| format!("{} holds no backup (backup.json)", from.display()))?;
     manifest.check(config)?;
-    let _lock = lock(from)?;
+    let _lock = copy::lock(from)?;
     let parts = chosen(args, config, &manifest)?;
     let places: Vec<_> = parts.into_iter().map(|it| Place::new(it, manifest.number)).collect();
     for place in &places {
@@ -77,7 +76,7 @@ fn run(
     );
     let spool = &config.gateway.spool;
     ensure!(
-        is_empty(spool)?,
+        copy::is_empty(spool)?,
         "{} holds what clients of the rack before knew, which doesn't belong to the backup: move it away",
         spool.display()
     );
@@ -157,7 +156,7 @@ impl Place {
     fn check(&self) -> anyhow::Result<()> {
         let data = self.data.display();
         ensure!(
-            self.is_restored() || is_unused(&self.data)?,
+            self.is_restored() || copy::has_only(&self.data, |name| name == LOCK)?,
             "{data} has data: stop the rack and move them away; nothing was touched"
         );
         let parent = fs::metadata(parent(&self.data)).map(|parent| parent.dev());
@@ -193,17 +192,3 @@ fn parent(path: &Path) -> &Path {
 
 /// What a process leaves that did nothing.
 const LOCK: &str = "lock";
-
-/// Whether a directory has nothing but a lock in it, or isn't there.
-fn is_unused(directory: &Path) -> anyhow::Result<bool> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(true),
-        entries => entries.with_context(|| format!("{}", directory.display()))?,
-    };
-    for entry in entries {
-        if entry?.file_name() != LOCK {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}

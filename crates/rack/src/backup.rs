@@ -3,7 +3,7 @@
 use crate::config::RackConfig;
 use crate::threads::backup_directory;
 use std::path::{Path, PathBuf};
-use switchback_engine::rocks::checkpoints_of;
+use switchback_engine::rocks::{checkpoints_of, drop_later, remove_dropped};
 
 /// A part that stores something, and has a share in each backup.
 #[derive(Clone, Debug)]
@@ -29,6 +29,15 @@ impl StoringPart {
             share: |data, number| checkpoints_of(data).join(number.to_string()),
         });
         std::iter::once(controller).chain(nodes).collect()
+    }
+
+    /// Removes its share of a backup, which was copied. What can't be removed goes with the next one.
+    pub fn drop_share(&self, number: u64) {
+        let share = self.share(number);
+        let parent = share.parent().unwrap_or(&self.data);
+        // It may be gone: an interrupted run has removed it.
+        let _ = drop_later(&share);
+        remove_dropped(parent);
     }
 
     /// Where its share of the backup of this number is, on its machine, until there is a newer one.

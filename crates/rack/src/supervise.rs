@@ -210,11 +210,11 @@ fn backup_status(status: controller::BackupStatus) -> BackupStatus {
         BackupStage::Collecting => "collecting",
     };
     BackupStatus {
-        request: status.number,
+        request: status.request,
         number: status.round,
         stage: stage.into(),
         waits_for: status.waits_for,
-        complete: status.completed_us.is_some(),
+        complete: status.is_complete,
         failure: status.failure,
         tries: status.tries,
         held_seconds: status.held_us as f64 / 1e6,

@@ -16,11 +16,16 @@ pub(crate) fn backup(args: &BackupArgs) -> anyhow::Result<ExitCode> {
     };
     let running = Rack { address: args.metrics.unwrap_or(config.rack.metrics) };
     if args.config.is_none() {
-        // What `switchback up` was told by flags.
-        let nodes: Vec<NodeStatus> = running.get("nodes")?;
-        let chains: Vec<ChainStatus> = running.get("chains")?;
-        let shape = Some((nodes.len() as u16, chains.len() as u16));
-        let Some(described) = rack(None, &args.data, shape) else {
+        // What `switchback up` was told by flags: an interrupted backup knows, or the rack.
+        let shape = match switchback_migrate::nodes_and_chains(&args.to)? {
+            Some(shape) => shape,
+            None => {
+                let nodes: Vec<NodeStatus> = running.get("nodes")?;
+                let chains: Vec<ChainStatus> = running.get("chains")?;
+                (nodes.len() as u16, chains.len() as u16)
+            }
+        };
+        let Some(described) = rack(None, &args.data, Some(shape)) else {
             return Ok(ExitCode::from(2));
         };
         config = described;

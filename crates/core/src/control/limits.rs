@@ -169,7 +169,7 @@ impl Message {
             | Message::FromClient(ClientReport::Holding { .. }) => true,
             _ => false,
         };
-        if is_of_backups { 9 } else { 8 }
+        if is_of_backups { BACKUPS_SINCE } else { *VERSIONS.start() }
     }
 
     /// Whether a part of this version would send it.

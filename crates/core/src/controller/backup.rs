@@ -2,8 +2,8 @@
 //!
 //! Nodes first write out what only their logs have, so that a checkpoint is quick.
 //! Then every client ends its writes and holds back new ones; the owner of each chain begins a
-//! snapshot; then each node makes a checkpoint; and the writes go on. Clients hold writes back for
-//! [`HOLD_US`] at most: a cut that takes longer is void, and tried again.
+//! snapshot; then each node makes a checkpoint; and the writes go on. A client holds writes back for
+//! [`HOLD_US`] from when it was asked: a cut that takes longer is void, and tried again.
 //!
 //! A backup is complete once the snapshots that began at the cut are whole. It is then the
 //! checkpoints, which are at the nodes, and the controller's files of [`BackupFile`].
@@ -46,11 +46,11 @@ pub enum BackupStage {
 /// What became of the last backup that was asked for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BackupStatus {
-    /// Its number; 0: none was asked for in this run of the controller.
-    pub number: u64,
+    /// Which one was asked for; 0: none in this run of the controller.
+    pub request: u64,
     /// How far it has come.
     pub stage: BackupStage,
-    /// The try to cut, and the number of the checkpoints that belong to it.
+    /// The last try to cut. Its files and checkpoints have this number.
     pub round: u64,
     /// What it waits for; `None`: it has ended.
     pub waits_for: Option<String>,
@@ -60,8 +60,8 @@ pub struct BackupStatus {
     pub tries: u32,
     /// For how long writes were held back by the try that succeeded.
     pub held_us: u64,
-    /// When it was complete, of the monotonic clock.
-    pub completed_us: Option<u64>,
+    /// Its files are durable.
+    pub is_complete: bool,
 }
 
 /// The backup under way, and what became of the last one.
@@ -98,6 +98,37 @@ enum Step {
     Pausing,
 }
 
+impl Step {
+    /// What it waits for, for people; `None`: nothing is under way.
+    fn waits_for(&self) -> Option<String> {
+        Some(match self {
+            Step::Idle => return None,
+            Step::Flushing => "nodes to write out their logs".into(),
+            Step::Waiting => "chains that recover, change or take a snapshot".into(),
+            Step::Holding { clients, .. } => {
+                let asked: BTreeSet<_> = clients.iter().map(|(client, _)| client).collect();
+                format!("clients to hold their writes back ({} of them)", asked.len())
+            }
+            Step::Beginning { chains, .. } => format!("snapshots of chains {chains:?} to begin"),
+            Step::Checkpointing { nodes, .. } => format!("checkpoints of nodes {nodes:?}"),
+            Step::Collecting { cut } => format!("snapshots of chains {:?}", cut.unfinished),
+            Step::Storing { .. } => "the controller's disk".into(),
+            Step::Pausing => "the next try".into(),
+        })
+    }
+
+    /// The cut that has been begun and may still become a backup.
+    fn cut(&mut self) -> Option<&mut Cut> {
+        match self {
+            Step::Holding { cut, .. }
+            | Step::Beginning { cut, .. }
+            | Step::Checkpointing { cut, .. }
+            | Step::Collecting { cut } => Some(cut),
+            _ => None,
+        }
+    }
+}
+
 /// A try to cut.
 #[derive(Debug)]
 struct Cut {
@@ -119,7 +150,7 @@ struct Cut {
 impl Backup {
     /// How it stands.
     pub(super) fn status(&self) -> BackupStatus {
-        let (stage, round, waits_for) = (self.stage(), self.round, self.waits_for());
+        let (stage, round, waits_for) = (self.stage(), self.round, self.step.waits_for());
         BackupStatus { stage, round, waits_for, ..self.status.clone() }
     }
 
@@ -136,27 +167,6 @@ impl Backup {
             Step::Holding { .. } => BackupStage::Holding,
             Step::Beginning { .. } | Step::Checkpointing { .. } => BackupStage::Cutting,
             Step::Collecting { .. } | Step::Storing { .. } => BackupStage::Collecting,
-        }
-    }
-
-    /// What it waits for, for people.
-    fn waits_for(&self) -> Option<String> {
-        let nodes = |nodes: &BTreeSet<u16>| format!("checkpoints of nodes {nodes:?}");
-        match &self.step {
-            Step::Idle => None,
-            Step::Flushing => Some("nodes to write out their logs".into()),
-            Step::Checkpointing { nodes: of, .. } => Some(nodes(of)),
-            Step::Waiting => Some("chains that recover, change or take a snapshot".into()),
-            Step::Holding { clients, .. } => {
-                let asked: BTreeSet<_> = clients.iter().map(|(client, _)| client).collect();
-                Some(format!("clients to hold their writes back ({} of them)", asked.len()))
-            }
-            Step::Beginning { chains, .. } => {
-                Some(format!("snapshots of chains {chains:?} to begin"))
-            }
-            Step::Collecting { cut } => Some(format!("snapshots of chains {:?}", cut.unfinished)),
-            Step::Storing { .. } => Some("the controller's disk".into()),
-            Step::Pausing => Some("the next try".into()),
         }
     }
 
@@ -191,7 +201,7 @@ impl Backup {
         if let Step::Holding { clients, .. } = &mut self.step {
             clients.retain(|(other, _)| *other != client);
         }
-        if let Some(cut) = self.cut_mut() {
+        if let Some(cut) = self.step.cut() {
             cut.asked.remove(&client);
         }
     }
@@ -211,17 +221,6 @@ impl Backup {
             && cut.generations.get(&chain) == Some(&generation)
         {
             chains.remove(&chain);
-        }
-    }
-
-    /// The cut that has been begun and may still become a backup.
-    fn cut_mut(&mut self) -> Option<&mut Cut> {
-        match &mut self.step {
-            Step::Holding { cut, .. }
-            | Step::Beginning { cut, .. }
-            | Step::Checkpointing { cut, .. }
-            | Step::Collecting { cut } => Some(cut),
-            _ => None,
         }
     }
 
@@ -252,7 +251,7 @@ impl Backup {
 
 /// A chain's snapshot is whole. If it began at the cut, it becomes part of the backup.
 pub(super) fn snapshot_is_whole(cx: &mut Context<'_>, chain: ChainId, snapshot: &SnapshotFile) {
-    let Some(cut) = cx.backup.cut_mut() else { return };
+    let Some(cut) = cx.backup.step.cut() else { return };
     if cut.generations.get(&chain) == Some(&snapshot.generation) && cut.unfinished.remove(&chain) {
         let file = BackupFile { number: cx.backup.round, part: BackupPart::Snapshot(chain) };
         cx.outbox.store(StoreFile::Backup(file), encode(snapshot));
@@ -307,7 +306,7 @@ pub(super) fn step(chains: &mut Chains, cx: &mut Context<'_>) -> bool {
             void(chains, cx, step, "a snapshot came to nothing".into())
         }
         Step::Storing { store } if cx.outbox.is_stored(store) => {
-            cx.backup.status.completed_us = Some(cx.now.monotonic_us);
+            cx.backup.status.is_complete = true;
             cx.backup.status.failure = None;
             return false;
         }
@@ -321,21 +320,21 @@ pub(super) fn step(chains: &mut Chains, cx: &mut Context<'_>) -> bool {
     true
 }
 
-/// Begins a backup, unless one is under way that isn't cut yet; its number. `None`: one is that lacks
+/// Begins a backup, unless one is under way that isn't cut yet; the request. `None`: one is that lacks
 /// what is written since its cut.
 pub(super) fn begin(chains: &mut Chains, cx: &mut Context<'_>) -> Option<u64> {
     match cx.backup.stage() {
         BackupStage::Ended => {}
-        BackupStage::Waiting | BackupStage::Holding => return Some(cx.backup.status.number),
+        BackupStage::Waiting | BackupStage::Holding => return Some(cx.backup.status.request),
         BackupStage::Cutting | BackupStage::Collecting => return None,
     }
-    let number = cx.backup.next_round(cx.now);
-    cx.backup.status = BackupStatus { number, ..BackupStatus::default() };
+    let request = cx.backup.next_round(cx.now);
+    cx.backup.status = BackupStatus { request, ..BackupStatus::default() };
     withdraw_commands(chains);
     command_nodes(chains, cx, &NodeCommand::FlushSoon);
     let until_us = cx.now.in_us(cx.config.backup_flush_us);
     (cx.backup.step, cx.backup.until_us) = (Step::Flushing, until_us);
-    Some(number)
+    Some(request)
 }
 
 /// Tells every node something, as of a chain that it knows, since it stores keys of it; the nodes.
@@ -424,9 +423,8 @@ fn checkpoint(chains: &mut Chains, cx: &mut Context<'_>, cut: Cut) -> (Step, u64
 fn end_cut(cx: &mut Context<'_>, mut cut: Cut) -> (Step, u64) {
     cx.backup.status.held_us = cx.now.monotonic_us - cut.began_us;
     cut.directory = cx.directory.of_backup();
-    cx.backup.step = Step::Collecting { cut };
-    resume(cx);
-    (std::mem::take(&mut cx.backup.step), cx.now.in_us(WAIT_US_MAX))
+    resume(cx, &mut cut);
+    (Step::Collecting { cut }, cx.now.in_us(WAIT_US_MAX))
 }
 
 /// Everything else is stored, or will be before this: the directory makes the backup complete.
@@ -438,17 +436,16 @@ fn store(cx: &mut Context<'_>, cut: Cut) -> (Step, u64) {
 
 /// A try that waits for something for too long is void.
 fn late(chains: &mut Chains, cx: &mut Context<'_>, step: Step) -> (Step, u64) {
-    cx.backup.step = step;
-    let waits_for = cx.backup.waits_for().unwrap_or_default();
-    let step = std::mem::take(&mut cx.backup.step);
+    let waits_for = step.waits_for().unwrap_or_default();
     void(chains, cx, step, format!("it waited for {waits_for} for too long"))
 }
 
 /// A try came to nothing: the writes go on, and another one follows.
-fn void(chains: &mut Chains, cx: &mut Context<'_>, step: Step, why: String) -> (Step, u64) {
-    cx.backup.step = step;
+fn void(chains: &mut Chains, cx: &mut Context<'_>, mut step: Step, why: String) -> (Step, u64) {
     cx.backup.status.failure = Some(format!("try {} was void: {why}", cx.backup.status.tries));
-    resume(cx);
+    if let Some(cut) = step.cut() {
+        resume(cx, cut);
+    }
     withdraw_commands(chains);
     let is_last = cx.backup.status.tries >= TRIES_MAX;
     (if is_last { Step::Idle } else { Step::Pausing }, cx.now.in_us(PAUSE_US))
@@ -481,10 +478,9 @@ fn has_failed(chains: &mut Chains, step: &Step) -> bool {
 }
 
 /// Tells the clients that were asked that their writes go on.
-fn resume(cx: &mut Context<'_>) {
+fn resume(cx: &mut Context<'_>, cut: &mut Cut) {
     let round = cx.backup.round;
-    let asked = cx.backup.cut_mut().map(|cut| std::mem::take(&mut cut.asked)).unwrap_or_default();
-    for client in asked.into_keys() {
+    for client in std::mem::take(&mut cut.asked).into_keys() {
         cx.notify(client, ClientNotice::Resume { round });
     }
 }

@@ -366,7 +366,7 @@ impl Controller {
         first
     }
 
-    /// Begins a backup, unless one is under way that isn't cut yet; the number of the one that is.
+    /// Begins a backup, unless one is under way that isn't cut yet; which request it answers.
     /// `None`: one is under way that lacks what is written since its cut; ask again once it has
     /// ended.
     pub fn back_up(&mut self, now: Now) -> Option<u64> {

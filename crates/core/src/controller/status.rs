@@ -268,11 +268,12 @@ impl Controller {
         self.chains.iter().map(Chain::commands_outstanding).sum()
     }
 
-    /// Switches of no chain that a chain goes on without for now because of a dead link (rule 28).
-    pub fn left_out_switches(&self, now: Now) -> usize {
+    /// How many switches that serve nothing a chain goes on without for now because of a dead link
+    /// (rule 28).
+    pub fn left_out_switches(&self, now: Now, chain: ChainId) -> usize {
+        let Some(chain) = self.chains.iter().find(|known| known.id() == chain) else { return 0 };
         let is_left_out = |switch: &u16| {
-            self.directory.chain_of_switch(*switch).is_none()
-                && self.chains.iter().any(|chain| chain.is_left_out(now, *switch))
+            self.directory.chain_of_switch(*switch).is_none() && chain.is_left_out(now, *switch)
         };
         self.members.switch_indices().filter(is_left_out).count()
     }

@@ -12,7 +12,7 @@ use switchback_core::storage::EngineError;
 
 /// What is being made.
 const UNFINISHED: &str = "unfinished";
-/// What is being removed is called so before its number.
+/// What is being removed is called so before its name.
 const DROPPED: &str = "dropped-";
 
 /// Where the checkpoints of the engine in this directory are, each in a directory that is named by
@@ -22,10 +22,7 @@ pub fn checkpoints_of(path: &Path) -> PathBuf {
 }
 
 /// The numbers of the checkpoints that there are.
-///
-/// # Errors
-/// The directory can't be read. Without one there are none.
-pub fn numbers(checkpoints: &Path) -> io::Result<Vec<u64>> {
+fn numbers(checkpoints: &Path) -> io::Result<Vec<u64>> {
     let entries = match fs::read_dir(checkpoints) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -58,31 +55,37 @@ pub(super) fn make(db: &DB, path: &Path, number: u64) -> Result<(), EngineError>
     fs::rename(&unfinished, checkpoints.join(number.to_string())).map_err(io)?;
     File::open(&checkpoints).and_then(|directory| directory.sync_all()).map_err(io)?;
     for lower in there {
-        // First it loses its name, so that no half of it looks like a whole one.
-        let dropped = checkpoints.join(format!("{DROPPED}{lower}"));
-        match fs::rename(checkpoints.join(lower.to_string()), dropped) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // fetched, and removed
-            renamed => renamed.map_err(io)?,
+        match drop_later(&checkpoints.join(lower.to_string())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // copied, and dropped
+            dropped => dropped.map_err(io)?,
         }
     }
-    remove_dropped(checkpoints);
+    // In a thread of its own: large files take their time.
+    let remove = move || remove_dropped(&checkpoints);
+    if let Err(error) = std::thread::Builder::new().name("checkpoints".into()).spawn(remove) {
+        tracing::warn!(%error, "old checkpoints stay until the next one");
+    }
     Ok(())
 }
 
-/// Removes what was dropped, in a thread of its own: large files take their time. What can't be
-/// removed, or is left when the process ends, is tried again with the next checkpoint.
-fn remove_dropped(checkpoints: PathBuf) {
-    let removing = std::thread::Builder::new().name("checkpoints".into()).spawn(move || {
-        let entries = fs::read_dir(&checkpoints).into_iter().flatten().flatten();
-        let dropped = entries.filter(|it| it.file_name().to_string_lossy().starts_with(DROPPED));
-        for path in dropped.map(|entry| entry.path()) {
-            if let Err(error) = fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "a checkpoint can't be removed");
-            }
+/// A directory loses its name, so that no half of it looks like a whole one while it is removed.
+///
+/// # Errors
+/// What the system says.
+pub fn drop_later(directory: &Path) -> io::Result<()> {
+    let name = directory.file_name().unwrap_or_default().to_string_lossy();
+    fs::rename(directory, directory.with_file_name(format!("{DROPPED}{name}")))
+}
+
+/// Removes the directories of this one that were dropped. What can't be removed, or is left when the
+/// process ends, is tried again by the next call.
+pub fn remove_dropped(of: &Path) {
+    let entries = fs::read_dir(of).into_iter().flatten().flatten();
+    let dropped = entries.filter(|it| it.file_name().to_string_lossy().starts_with(DROPPED));
+    for path in dropped.map(|entry| entry.path()) {
+        if let Err(error) = fs::remove_dir_all(&path) {
+            tracing::warn!(path = %path.display(), %error, "a part of an old backup can't be removed");
         }
-    });
-    if let Err(error) = removing {
-        tracing::warn!(%error, "old checkpoints stay until the next one");
     }
 }
 

@@ -8,7 +8,7 @@ mod open;
 mod options;
 mod syncer;
 
-pub use checkpoint::{checkpoints_of, numbers as checkpoint_numbers};
+pub use checkpoint::{checkpoints_of, drop_later, remove_dropped};
 pub use open::{FORMAT_FILE, FORMAT_VERSION};
 pub use options::Options;
 

@@ -6,13 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use switchback_core::control::Peer;
+use switchback_core::control::{self, Peer};
 
-/// The versions of the messages that this program speaks. A change of their encoding is a new
-/// version; the one before stays, for the time of an upgrade.
-pub(super) const VERSIONS: Versions = Versions { oldest: OLDEST, newest: NEWEST };
-const OLDEST: u16 = 8;
-const NEWEST: u16 = 9;
+/// What this program speaks.
+pub(super) const VERSIONS: Versions =
+    Versions { oldest: *control::VERSIONS.start(), newest: *control::VERSIONS.end() };
 /// Longest introduction.
 pub(super) const INTRODUCTION_BYTES_MAX: u32 = 64;
 /// Longest answer to it.

@@ -2,7 +2,6 @@
 //! synced), each with a checksum.
 
 use rustix::fs::{FlockOperation, flock};
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -101,21 +100,13 @@ pub fn backup_directory(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{BACKUP}{number}"))
 }
 
-/// The backups in a controller's directory, by their numbers. One without a file `directory` isn't
-/// complete.
-///
-/// # Errors
-/// The directory can't be read.
-fn backups(directory: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
-    let mut backups = BTreeMap::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        if let Some(number) = name.and_then(|name| name.strip_prefix(BACKUP)?.parse().ok()) {
-            backups.insert(number, path);
-        }
-    }
-    Ok(backups)
+/// The backups in a controller's directory, with their numbers. One without a file `directory`
+/// isn't complete.
+fn backups(directory: &Path) -> impl Iterator<Item = (u64, PathBuf)> {
+    fs::read_dir(directory).into_iter().flatten().flatten().filter_map(|entry| {
+        let number = entry.file_name().to_str()?.strip_prefix(BACKUP)?.parse().ok()?;
+        Some((number, entry.path()))
+    })
 }
 
 /// Tries to lock for `LOCK_WAIT`.
@@ -204,8 +195,8 @@ impl ControllerFiles {
 
     /// Backups that are of no use any more go. What can't be removed is tried again with the next one.
     fn drop_backups(&self, is_useless: impl Fn(u64, &Path) -> bool) {
-        let useless = backups(&self.directory).unwrap_or_default();
-        for (_, path) in useless.into_iter().filter(|(number, path)| is_useless(*number, path)) {
+        let all = backups(&self.directory);
+        for (_, path) in all.filter(|(number, path)| is_useless(*number, path)) {
             if let Err(error) = fs::remove_dir_all(&path) {
                 tracing::warn!(path = %path.display(), %error, "an old backup can't be removed");
             }

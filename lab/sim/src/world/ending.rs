@@ -7,6 +7,8 @@ use crate::clock::START_UNIX_MS;
 use crate::history::{Answered, Op};
 use crate::workload::Intent;
 use switchback_assembly::Part;
+use switchback_core::controller::ChainStatus;
+use switchback_core::topology::ChainId;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, Seq};
 
 /// How far a run is.
@@ -246,9 +248,12 @@ impl World {
         let serving = |epoch| running().filter(|running| running.agent.epoch() == epoch).count();
         // A chain goes on without one end of a dead link. One that lost too many probes is tried
         // again after a pause that doubles, to longer than a phase takes.
-        let left_out = controller.left_out_switches(self.now(Part::Controller));
-        let layers = usize::from(self.rack.layers).saturating_sub(left_out).max(1);
-        let switched = chains.iter().all(|chain| serving(chain.epoch) >= layers);
+        let now = self.now(Part::Controller);
+        let layers = |chain: &ChainStatus| {
+            let left_out = controller.left_out_switches(now, ChainId::new(chain.chain));
+            usize::from(self.rack.layers).saturating_sub(left_out).max(1)
+        };
+        let switched = chains.iter().all(|chain| serving(chain.epoch) >= layers(chain));
         let serves = switched && controller.is_serving() && !controller.is_bypassing();
         idle && moved && serves && self.control.is_prompt(self.now_us)
     }
