@@ -31,7 +31,8 @@ pub const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// The versions of the messages that this program speaks. A change of their encoding is a new
 /// version; the one before stays, for the time of an upgrade.
-pub const VERSIONS: RangeInclusive<u16> = 8..=BACKUPS_SINCE;
+pub const VERSIONS: RangeInclusive<u16> = 8..=NEWEST_VERSION;
+const NEWEST_VERSION: u16 = 9;
 /// The version that brought what backups need.
 pub(crate) const BACKUPS_SINCE: u16 = 9;
 
