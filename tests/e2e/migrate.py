@@ -143,6 +143,66 @@ class Forgetful(threading.Thread):
             pass  # the client has ended
 
 
+def certificates(directory, host):
+    """A CA, and certificates of it for a server on this host and for a client, beside another CA (stranger)."""
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    openssl = lambda *arguments: subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+    for ca in ("ca", "stranger"):
+        openssl("req", "-x509", *new_key, "-days", "30", "-subj", f"/CN={ca}", "-keyout", f"{ca}.key", "-out", f"{ca}.crt")
+    Path(directory, "names").write_text(f"subjectAltName=IP:{host}")
+    for name in ("server", "client"):
+        openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
+                "-extfile", "names", "-out", f"{name}.crt")
+
+
+def over_tls(directory, resp):
+    """The same from a redis-server that asks its clients for certificates, as managed ones do."""
+    plain, secure = free_addresses(2)
+    certificates(directory, secure.rsplit(":", 1)[0])
+    redis = Redis(f"{directory}/secure", plain, "--tls-port", secure.rsplit(":", 1)[1], "--tls-auth-clients", "yes",
+                  *(word for option, file in [("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt")]
+                    for word in (f"--tls-{option}-file", f"{directory}/{file}")))
+    fill(plain)
+    Client(resp).insist("FLUSHALL")
+    ours = ["--cert", "client.crt", "--key", "client.key"]
+    import_from = lambda url, *more: run(directory, "import", "--from", url, "--to", f"redis://{resp}", *more)
+    done = import_from(f"rediss://{secure}", "--cacert", "ca.crt", *ours)
+    check("an import over TLS", done.returncode == 0, done.stdout + done.stderr)
+    differ = differences(content(plain), content(resp))
+    check("the rack has what the source has", not differ, differ[:5])
+
+    follow = subprocess.Popen([PROGRAM, "import", "--from", f"rediss://{secure}", "--to", f"redis://{resp}", "--cacert",
+                               "ca.crt", *ours, "--follow"], cwd=directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    notifies = lambda: b"E" in Client(plain).run("CONFIG", "GET", "notify-keyspace-events")[1]
+    check("it follows over TLS", eventually(notifies))
+    Client(plain).run("SET", "late", "1")
+    strings = Client(plain).run("DBSIZE") - 50
+    check("all is copied, the change too", eventually(
+        lambda: Client(resp).run("GET", "late") == b"1" and Client(resp).insist("DBSIZE") >= strings))
+    follow.send_signal(signal.SIGINT)
+    out, err = follow.communicate(timeout=120)
+    check("and it ends", follow.returncode == 0, out + err)
+
+    done = run(directory, "export", "--from", f"rediss://{secure}", "--to", "secure.rdb", "--cacert", "ca.crt", *ours)
+    check("an export over TLS", done.returncode == 0 and Path(directory, "secure.rdb").exists(), done.stdout + done.stderr)
+
+    for url, more, says in [
+        (f"rediss://{secure}", ours, "UnknownIssuer"),
+        (f"rediss://{secure}", ["--cacert", "stranger.crt", *ours], "UnknownIssuer"),
+        (f"rediss://{secure}", ["--cacert", "ca.crt"], f"no connection with TLS to {secure}"),
+        (f"rediss://{plain}", ["--cacert", "ca.crt"], f"no connection with TLS to {plain}"),
+        (f"redis://{secure}", [], f"no connection to {secure}"),
+        (f"redis://{plain}", ["--cacert", "ca.crt"], "none does"),
+        (f"rediss://{secure}", ["--cacert", "none.crt"], "none.crt can't be read"),
+        (f"rediss://{secure}", ["--cacert", "client.key"], "client.key has no certificate"),
+        (f"rediss://{secure}/#insecure", [], "#insecure isn't taken"),
+    ]:
+        done = import_from(url, *more)
+        check(f"refused with: {says}", done.returncode == 1 and done.stderr.count(says) == 1, done.stdout + done.stderr)
+    redis.end()
+
+
 with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     source, target, resp, metrics = free_addresses(4)
     redis = Redis(f"{directory}/source", source)
@@ -221,5 +281,6 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("a source that isn't there is named", "no connection to 127.0.0.1:1" in missing.stderr, missing.stderr)
     other.end()
     redis.end()
+    over_tls(directory, resp)
     rack.stop()
 finish()

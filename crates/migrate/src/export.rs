@@ -1,7 +1,7 @@
 //! `switchback export`: the records of a rack as an RDB file, which redis-server loads.
 
 use crate::progress;
-use crate::server::{self, Found};
+use crate::server::{self, Certificates, Found, Server};
 use anyhow::{Context, ensure};
 use clap::Args;
 use redis::Connection;
@@ -21,7 +21,7 @@ use switchback_gateway::rdb;
                   It goes on where it was after a crash. What is written meanwhile may be in the file or not."
 )]
 pub struct ExportArgs {
-    /// The gateway whose records are written: redis://[[USER]:PASSWORD@]HOST:PORT.
+    /// The gateway whose records are written: redis[s]://[[USER]:PASSWORD@]HOST:PORT.
     #[arg(long, value_name = "URL", default_value = "redis://127.0.0.1:6380")]
     from: String,
     /// The file.
@@ -30,6 +30,8 @@ pub struct ExportArgs {
     /// Keys that are read at a time.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
+    #[command(flatten)]
+    certificates: Certificates,
 }
 
 /// How far an export is.
@@ -59,8 +61,8 @@ pub fn export(args: &ExportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitC
 }
 
 fn run(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
-    let mut server = server::connect(&args.from)?;
-    let from = redis::Client::open(args.from.as_str())?.get_connection_info().addr().to_string();
+    let [gateway] = Server::of([&args.from], &args.certificates)?;
+    let (mut server, from) = (gateway.connect()?, gateway.address());
     let (part, state) = (beside(&args.to, "part"), beside(&args.to, "state"));
     ensure!(!args.to.exists(), "{} is there already", args.to.display());
     let earlier: Option<Progress> = progress::load(&state)?;

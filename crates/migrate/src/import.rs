@@ -2,10 +2,10 @@
 
 use crate::changes::Changes;
 use crate::progress;
-use crate::server::{self, Found, Record};
+use crate::server::{self, Certificates, Found, Record, Server};
 use anyhow::bail;
 use clap::Args;
-use redis::{Client, Connection, Pipeline, RedisError, pipe};
+use redis::{Connection, Pipeline, RedisError, pipe};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,10 +23,11 @@ const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
 /// Copy the strings of a Redis into a rack, also while it is written to.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  switchback import --from redis://:secret@10.0.0.5:6379\n  \
-                  switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n\n\
+                  switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n  \
+                  switchback import --from rediss://:secret@redis.example:6380 --cacert ca.crt\n\n\
                   It goes on where it was after a crash. docs/run/migrate.md says how to move a program that runs.")]
 pub struct ImportArgs {
-    /// Where the records are: redis://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
+    /// Where the records are: redis[s]://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
     #[arg(long, value_name = "URL")]
     from: String,
     /// The gateway that gets them.
@@ -46,6 +47,8 @@ pub struct ImportArgs {
     /// Keys that are copied at a time.
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch: u16,
+    #[command(flatten)]
+    certificates: Certificates,
 }
 
 /// How far an import is.
@@ -69,17 +72,12 @@ pub fn import(args: &ImportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitC
 }
 
 fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
-    let mut copier =
-        Copier { from: server::connect(&args.from)?, to: server::connect(&args.to)?, copied: 0 };
-    let client = Client::open(args.from.as_str())?;
-    let info = client.get_connection_info();
-    let what = format!("{}/{} {:?}", info.addr(), info.redis_settings().db(), args.pattern);
+    let [source, gateway] = Server::of([&args.from, &args.to], &args.certificates)?;
+    let mut copier = Copier { from: source.connect()?, to: gateway.connect()?, copied: 0 };
+    let what = format!("{}/{} {:?}", source.address(), source.database(), args.pattern);
     let mut changes = match args.follow {
         false => None,
-        true => {
-            let subscribed = server::connect(&args.from)?;
-            Some(Changes::watch(&mut copier.from, subscribed, info.redis_settings().db())?)
-        }
+        true => Some(Changes::watch(&mut copier.from, source.connect()?, source.database())?),
     };
     // Changes during a pause weren't told, so following begins with the first key.
     let earlier: Option<Progress> = if args.follow { None } else { progress::load(&args.state)? };

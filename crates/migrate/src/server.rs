@@ -1,7 +1,12 @@
 //! A Redis, or a gateway: connecting, and reading records of it.
 
-use anyhow::{Context, bail};
-use redis::{Client, Connection, Pipeline, RedisResult, Value, cmd, pipe};
+use anyhow::{Context, anyhow, bail, ensure};
+use clap::Args;
+use redis::{
+    Client, ClientTlsConfig, Connection, ConnectionAddr, Pipeline, RedisResult, TlsCertificates,
+    Value, cmd, pipe,
+};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a server may take to accept a connection, or to answer.
@@ -30,19 +35,117 @@ pub(crate) fn undisturbed<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Connects to `redis://[:PASSWORD@]HOST:PORT[/DATABASE]`.
-pub(crate) fn connect(url: &str) -> anyhow::Result<Connection> {
-    // Without the URL in the message: it may have a password.
-    let client = Client::open(url)
-        .context("no URL of a Redis; one is redis://:PASSWORD@HOST:PORT/DATABASE")?;
-    let address = client.get_connection_info().addr().to_string();
-    let connect = || {
-        let connection = client.get_connection_with_timeout(PATIENCE)?;
-        connection.set_read_timeout(Some(PATIENCE))?;
-        connection.set_write_timeout(Some(PATIENCE))?;
-        RedisResult::Ok(connection)
-    };
-    connect().with_context(|| format!("no connection to {address}"))
+/// What TLS needs to reach servers at `rediss://` addresses; as redis-cli names it.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Certificates {
+    /// Servers at rediss:// addresses have certificates of a CA in this file (PEM); else of one that
+    /// the system trusts.
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// The certificate to show to servers at rediss:// addresses that ask for one (PEM).
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl Certificates {
+    fn read(&self) -> anyhow::Result<TlsCertificates> {
+        let file = |path: &Path| {
+            std::fs::read(path).with_context(|| format!("{} can't be read", path.display()))
+        };
+        let client_tls = match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                Some(ClientTlsConfig { client_cert: file(cert)?, client_key: file(key)? })
+            }
+            _ => None,
+        };
+        let root_cert = self.cacert.as_deref().map(file).transpose()?;
+        if let (Some(path), Some(text)) = (&self.cacert, &root_cert) {
+            // One without a certificate would trust nothing, which is told of the server then.
+            let has_one = text.windows(BEGIN.len()).any(|at| at == BEGIN);
+            ensure!(has_one, "{} has no certificate (PEM)", path.display());
+        }
+        Ok(TlsCertificates { client_tls, root_cert })
+    }
+
+    fn are_given(&self) -> bool {
+        self.cacert.is_some() || self.cert.is_some()
+    }
+}
+
+const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+/// A Redis or a gateway, by its URL.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    client: Client,
+}
+
+impl Server {
+    /// The servers of these URLs, `redis[s]://[[USER]:PASSWORD@]HOST:PORT[/DATABASE]`.
+    ///
+    /// # Errors
+    /// What isn't a URL, certificates that can't be read, or that none of the servers needs.
+    pub(crate) fn of<const N: usize>(
+        urls: [&str; N],
+        certificates: &Certificates,
+    ) -> anyhow::Result<[Server; N]> {
+        let servers = urls.map(|url| Server::open(url, certificates));
+        let mut with_tls = servers.iter().flatten().filter(|server| server.has_tls());
+        let is_any = with_tls.next().is_some();
+        let mut opened = Vec::new();
+        for server in servers {
+            opened.push(server?);
+        }
+        ensure!(
+            is_any || !certificates.are_given(),
+            "--cacert, --cert and --key are for addresses that begin with rediss://: none does"
+        );
+        Ok(opened.try_into().expect("as many as URLs"))
+    }
+
+    fn open(url: &str, certificates: &Certificates) -> anyhow::Result<Server> {
+        // Without the URL in the message: it may have a password.
+        let client = Client::open(url).context(
+            "no URL of a Redis; one is redis://:PASSWORD@HOST:PORT/DATABASE, or rediss:// with TLS",
+        )?;
+        match client.get_connection_info().addr() {
+            ConnectionAddr::TcpTls { insecure: true, .. } => {
+                bail!("#insecure isn't taken: name the CA of the server's certificate by --cacert")
+            }
+            ConnectionAddr::TcpTls { .. } => {
+                Ok(Server { client: Client::build_with_tls(url, certificates.read()?)? })
+            }
+            _ => Ok(Server { client }),
+        }
+    }
+
+    fn has_tls(&self) -> bool {
+        matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
+    }
+
+    /// `HOST:PORT`, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.client.get_connection_info().addr().to_string()
+    }
+
+    pub(crate) fn database(&self) -> i64 {
+        self.client.get_connection_info().redis_settings().db()
+    }
+
+    pub(crate) fn connect(&self) -> anyhow::Result<Connection> {
+        let connect = || {
+            let connection = self.client.get_connection_with_timeout(PATIENCE)?;
+            connection.set_read_timeout(Some(PATIENCE))?;
+            connection.set_write_timeout(Some(PATIENCE))?;
+            RedisResult::Ok(connection)
+        };
+        let how = if self.has_tls() { " with TLS" } else { "" };
+        // The library's errors have their sources in their own texts.
+        connect().map_err(|error| anyhow!("no connection{how} to {}: {error}", self.address()))
+    }
 }
 
 /// Keys from `cursor` on, and where the next ones begin; 0: there are none.
