@@ -26,6 +26,7 @@ from checks import PATIENCE_S, PROGRAM, check, eventually, finish
 from rack import Client, Failed, Rack, temporary
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
+RULES = Path(__file__).parents[2] / "contrib/prometheus/switchback.rules.yml"
 PAGES = ["rack", "heat", "keys", "cache", "nodes", "timeline", "lab", "health"]
 BYTES_MAX = 200_000
 SCREENSHOTS = os.environ.get("SCREENSHOTS")
@@ -234,7 +235,7 @@ def keys_alone_suffice(browser):
     browser.open("nodes")
     browser.shows("input[type=range]")
     tab_to("the slider", lambda it: it.get_attribute("type") == "range")
-    records = lambda: browser.text("label.field b")
+    records = lambda: browser.text("label.field:first-of-type b")
     before = records()
     browser.press(Keys.HOME)
     check("and the slider is moved", eventually(lambda: records() == "0 records"), (before, records()))
@@ -268,6 +269,39 @@ def bars_equal_the_status(browser, rack):
     as_long = all(abs(width / max(widths) - step / longest) < 0.05 for width, step in zip(widths, expected))
     check("and as long", as_long, (widths, expected))
     check("the switch that died is said to be down", eventually(lambda: f"{killed} is down" in browser.text("ol.events")), browser.text())
+
+
+def health_is_shown(browser, rack):
+    """After the death of a switch: checks, their alerts, and what the machine has."""
+    browser.go("health")
+    checks = lambda: {row[1]: row for row in browser.rows("Checks")}
+    is_down = lambda: checks().get("standby", [""])[0] == "look"
+    check("the lack of a standby is said", eventually(is_down), checks())
+    check("a recovery, too", checks()["recoveries"][0] == "look", checks()["recoveries"])
+    others = {row[0] for name, row in checks().items() if name not in ["standby", "recoveries"]}
+    check("all else is well, or another process's to tell", others == {"well", "–"}, checks())
+    # Whether a process answers at all is Prometheus' to say.
+    rules = {line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line} - {"SwitchbackDown"}
+    named = {row[3] for row in checks().values()} - {""}
+    check("each alert has its check", named == rules, named ^ rules)
+    machines = lambda: browser.rows("Machines")
+    check("the machine is looked at", eventually(lambda: len(machines()) > 5), machines())
+    told_of = [[it["host"], one["verdict"], one["name"]] for it in told(rack.metrics, "/machines") for one in it["checks"]]
+    check("it is one, with each check", [row[:3] for row in machines()] == told_of, (machines(), told_of))
+    check("as the doctor has them", {"kernel", "memory", "clock", "data"} <= {row[2] for row in machines()}, machines())
+
+
+def other_nodes_are_tried(browser):
+    browser.go("nodes?nodes=5&scheme=nocache")
+    rows = lambda: browser.rows("Loads of nodes: without a cache, now, and what if")
+    check("five nodes are thought of", eventually(lambda: len(rows()) == 5), rows())
+    check("two are there", eventually(lambda: [row[3] == "–" for row in rows()] == [False, False, True, True, True]), rows())
+    is_said = lambda: "and 5 nodes" in browser.text("p.say")
+    check("and what that would be is said", eventually(is_said), browser.text("p.say"))
+    # One node has all that two have.
+    browser.go("nodes?nodes=1&scheme=nocache")
+    numbers = lambda: [float(row[-1].rstrip("k")) for row in rows() if row[-1] != "–"]
+    check("one node would have everything", eventually(lambda: len(numbers()) == 1 and [row[-1] == "–" for row in rows()] == [False, True]), rows())
 
 
 def axe_finds_nothing(browser):
@@ -321,7 +355,7 @@ def commands_need_the_token(browser, rack):
     browser.open("health")
     check("without the token nothing can be commanded", eventually(lambda: "need the console's token" in browser.text()), browser.text())
     for says in ["no chain goes on without a switch that lives", "no acknowledged value was given up"]:
-        check(f"the rack is well: {says}", eventually(lambda: says in browser.text(".checks")), browser.text(".checks"))
+        check(f"the rack is well: {says}", eventually(lambda: says in browser.text("main")), browser.rows("Checks"))
     settings = lambda: dict(row[:2] for row in browser.rows("Settings in force"))
     check("settings are shown", eventually(lambda: settings().get("[console] access") == "control"), settings())
     check("secrets are not", "hunter2" not in browser.driver.page_source and settings()["[gateway] has_password"] == "true")
@@ -411,6 +445,8 @@ def test():
             all_parts_are_shown(browser)
             keys_alone_suffice(browser)
             bars_equal_the_status(browser, rack)
+            health_is_shown(browser, rack)
+            other_nodes_are_tried(browser)
             axe_finds_nothing(browser)
             a_trace_is_played(browser, directory)
             commands_need_the_token(browser, rack)

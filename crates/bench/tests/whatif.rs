@@ -5,7 +5,9 @@ use rand_pcg::Pcg64Mcg;
 use std::collections::HashSet;
 use switchback_bench::limit::{KeyShare, Placement, Policy};
 use switchback_bench::workload::Demand;
-use switchback_rack::admin::{HeatStatus, HotKeyStatus, HotStatus, PartitionStatus, WhatIf};
+use switchback_rack::admin::{
+    HeatStatus, HotKeyStatus, HotStatus, Owners, PartitionStatus, WhatIf,
+};
 use switchback_wire::{KeyHash, Map, Partition, Scheme};
 
 /// All reads and writes of one second are for these keys, hottest first.
@@ -49,6 +51,7 @@ fn what_if_is_the_limit_of_the_hottest() {
         ..PartitionStatus::default()
     };
     let partitions: Vec<_> = map.partitions().iter().map(partition).collect();
+    let owners = Owners::of_map(&partitions);
     let keys = keys();
     let sum = |of: fn(&HotKeyStatus) -> f64| keys.iter().map(of).sum::<f64>();
     let (reads, writes) = (sum(|key| key.reads_per_s), sum(|key| key.writes_per_s));
@@ -65,7 +68,7 @@ fn what_if_is_the_limit_of_the_hottest() {
     let hot = HotStatus { keys: keys.clone(), ..HotStatus::default() };
     for scheme in Scheme::ALL {
         for records in [0, 1, 7, 100, 200] {
-            let whatif = WhatIf::new(&heat(&keys), &hot, &partitions, scheme, records);
+            let whatif = WhatIf::new(&heat(&keys), &hot, &owners, &owners, scheme, records);
             let cached: HashSet<_> = keys.iter().take(records).map(hash).collect();
             let limit = placement.limit(Demand { reads, writes }, Policy::ideal(scheme), &cached);
             for (node, expected) in whatif.nodes.iter().zip(&limit.node_load) {

@@ -67,6 +67,18 @@ export async function ask(path) {
   return answer.json();
 }
 
+/// This process's samples of GET /metrics, as Prometheus reads them: `{ name, labels, key, value }`, where `key` is the
+/// labels' text.
+export async function samples() {
+  const answer = await fetch("metrics");
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  const line = /^([a-z_]+)(?:\{(.*)\})? ([^ ]+)$/gm;
+  const label = /([a-z_]+)="((?:[^"\\]|\\.)*)"/g;
+  return [...(await answer.text()).matchAll(line)].map(([, name, key = "", value]) => ({
+    name, key, value: Number(value), labels: Object.fromEntries([...key.matchAll(label)].map(([, name, value]) => [name, value])),
+  }));
+}
+
 /// Carries out a command, with the token that the page was opened with.
 export async function command(path) {
   const answer = await fetch(path, { method: "POST", headers: { Authorization: `Bearer ${store.token ?? ""}` } });

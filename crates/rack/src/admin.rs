@@ -12,6 +12,7 @@ mod heat;
 mod hosts;
 mod hot;
 mod live;
+mod machines;
 mod whatif;
 
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Path, Query, State};
@@ -27,6 +28,7 @@ pub(crate) use elsewhere::Told;
 pub use heat::HeatStatus;
 use hosts::Hosts;
 pub use hot::{HotKeyStatus, HotStatus, KeyPlace, SECONDS_DEFAULT};
+pub use machines::MachineStatus;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -39,7 +41,7 @@ pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
-pub use whatif::{WhatIf, WhatIfNode, WhatIfSize};
+pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfSize};
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
 pub trait Admin: Send + Sync {
@@ -599,6 +601,7 @@ fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
 
 #[derive(Clone)]
 struct Shared {
+    config: Arc<RackConfig>,
     admin: Arc<dyn Admin>,
     sources: Sources,
     hosts: Hosts,
@@ -611,6 +614,7 @@ struct Shared {
 impl Shared {
     fn new(config: &RackConfig, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<Shared> {
         Ok(Shared {
+            config: Arc::new(config.clone()),
             hosts: Hosts::new(&config.rack.metrics_hosts),
             pages: Pages::new(config, admin.has_controller())?,
             elsewhere: Elsewhere::new(config, admin.has_controller()),
@@ -659,6 +663,7 @@ fn router(shared: Shared) -> Router {
         .route("/whatif", get(whatif::whatif))
         .route("/events", get(events::events))
         .route("/live", get(live::live))
+        .route("/machines", get(machines::machines))
         .route("/nodes", get(nodes))
         .route("/chains", get(chains))
         .route("/switches", get(switches))
@@ -681,13 +686,14 @@ GET  /status      the rack at a glance (JSON)
 GET  /cached      cached records, the most counted first (JSON; ?limit=N)
 GET  /hot         the hottest keys now (JSON; ?limit=N&seconds=S)
 GET  /heat        requests by hash range over time (JSON; ?seconds=S&columns=N)
-GET  /whatif      nodes' loads without the cache, and with another one (JSON; ?scheme=NAME&records=N)
+GET  /whatif      nodes' loads with another cache or other nodes (JSON; ?scheme=NAME&records=N&nodes=M)
 GET  /events      what has happened (JSON; ?since=N&limit=M)
 GET  /live        a sample each second (server-sent events)
 GET  /config      the settings in force, without secrets (JSON)
 GET  /chains      chains of switches (JSON)
 GET  /switches    switches (JSON)
 GET  /nodes       nodes (JSON)
+GET  /machines    whether the rack's machines fit it (JSON)
 GET  /partitions  the map of partitions (JSON)
 GET  /backup      how the last backup stands (JSON)
 GET  /healthz     200 if the rack (of a part: this process) serves, 503 if not

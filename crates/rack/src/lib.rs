@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod embedded;
 pub mod gateway;
 pub mod kernel;
+pub mod machine;
 pub mod metrics;
 pub mod observer;
 pub mod parts;

@@ -1,11 +1,13 @@
-//! What the programs have in common at a terminal: logs, colours, tables, errors, and an end with
-//! the reader of their output.
+//! What the programs have in common at a terminal: logs, colours, tables, numbers, errors, and an end
+//! with the reader of their output.
 
 pub mod log;
+mod numbers;
 mod scheme;
 mod screen;
 mod table;
 
+pub use numbers::{bytes, grouped, seconds};
 pub use scheme::scheme_parser;
 pub use screen::Screen;
 pub use table::{Align, Column, Table};

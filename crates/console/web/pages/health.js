@@ -2,66 +2,107 @@
 
 import { Component } from "../preact.js";
 import { Asked, html, Table, Trouble } from "../parts.js";
-import { address, ask, command, store } from "../store.js";
+import { address, ask, command, samples, store } from "../store.js";
 import { bytes, count, duration, percent, UNKNOWN, whole } from "../text.js";
 
-/// What is looked at: its name, and of status, events and settings whether it is well and what is said. The rules for
-/// Prometheus watch for the same over time.
+/// How it is: well, or not known to the process that is asked. What isn't well is false.
+const WELL = true;
+const UNTOLD = null;
+
+/// What is looked at: its name, the alert of contrib/prometheus/switchback.rules.yml that watches for it over time, if one
+/// does, and whether it is well and what is said. `rate` is of samples between two looks; null before the second one.
 const CHECKS = [
-  ["serves", ({ status }) => [["serving", "bypassing"].includes(status.phase), `the rack is ${status.phase}`]],
-  ["switch", ({ status }) => (status.phase === "bypassing" ? [false, "no switch serves: clients send to the nodes, nothing is cached"] : [true, "a switch serves every chain"])],
-  ["standby", ({ status }) => {
+  ["serves", "SwitchbackNotServing", ({ status }) => [["serving", "bypassing"].includes(status.phase), `the rack is ${status.phase}`]],
+  ["switch", "SwitchbackBypassing", ({ status }) => (status.phase === "bypassing" ? [false, "no switch serves: clients send to the nodes, nothing is cached"] : [WELL, "a switch serves every chain"])],
+  ["standby", "SwitchbackNoStandby", ({ status }) => {
     const standby = status.switches.filter((it) => it.alive && !it.active && !it.drained && !it.error).length;
-    if (status.shape === "embedded") return [true, "in one process none is needed: all parts end together"];
+    if (status.shape === "embedded") return [WELL, "in one process none is needed: all parts end together"];
     return [standby > 0, standby > 0 ? `${count(standby, "switch", "es")} to take over` : "no switch stands by: the next failure of one stops what it serves"];
   }],
-  ["links", ({ status }) => {
+  ["links", "SwitchbackSwitchRefused", ({ status }) => {
     const refused = status.switches.filter((it) => it.error);
     return [refused.length === 0, refused.map((it) => `switch ${it.index}: ${it.error}`).join("; ") || "no chain goes on without a switch that lives"];
   }],
-  ["nodes", ({ status }) => {
+  ["copies", "SwitchbackOneCopy", ({ chains }) => {
+    if (!chains) return [UNTOLD, "known to the controller"];
+    const several = chains.filter((it) => it.switches.length > 1);
+    const close = several.filter((it) => it.domains < 2);
+    if (!several.length) return [WELL, "one switch a chain: clients protect what it tells"];
+    return [close.length === 0, close.map((it) => `chain ${it.chain}: all switches are in one failure domain, clients protect it`).join("; ") || "each chain's switches are in several failure domains"];
+  }],
+  ["nodes", "SwitchbackNodeDown", ({ status }) => {
     const down = status.nodes.filter((node) => node.alive === false).map((node) => node.index);
     return [down.length === 0, down.length ? `down: node ${down.join(", ")}; keys that aren't cached wait` : `all ${status.nodes.length} are up`];
   }],
-  ["engines", ({ status }) => {
+  ["engines", "SwitchbackEngineErrors", ({ status }) => {
     const failing = status.nodes.filter((node) => node.error);
     return [failing.length === 0, failing.map((node) => `node ${node.index}: ${node.error}`).join("; ") || "no node reports an error"];
   }],
-  ["snapshots", ({ status }) => {
+  ["stalls", "SwitchbackWritesStall", ({ rate }) => {
+    const stalled = rate("switchback_engine_stalled_seconds_total");
+    if (!stalled) return [UNTOLD, UNKNOWN];
+    const most = Math.max(0, ...stalled.map((it) => it.per_s));
+    return stalled.length ? [most <= 0.1, `RocksDB holds writes back for ${percent(most)} of the time`] : [UNTOLD, "known to the nodes"];
+  }],
+  ["snapshots", "SwitchbackSnapshotsFail", ({ status }) => {
     const { snapshots } = status;
-    if (!snapshots) return [true, "known to the controller"];
+    if (!snapshots) return [UNTOLD, "known to the controller"];
     return [!snapshots.error, snapshots.error ?? `generation ${snapshots.durable_generation} and older are durable; the last took ${duration(snapshots.duration_seconds)}`];
   }],
-  ["recoveries", ({ events }) => {
+  ["recoveries", "SwitchbackRecovered", ({ events }) => {
     const recent = events.events.filter((event) => event.kind === "recovery" && event.epoch > 1 && events.now_unix_seconds - event.unix_seconds < 600);
     return [recent.length === 0, recent.length ? `${recent.length} in the last 10 minutes` : "none in the last 10 minutes"];
   }],
-  ["clients", ({ events }) => {
+  ["clients", null, ({ events }) => {
     const abandoned = events.events.filter((event) => event.kind === "recovery").reduce((sum, event) => sum + event.abandoned_clients, 0);
     return [abandoned === 0, abandoned ? `${count(abandoned, "client")} abandoned by recoveries: what only they had may be lost` : "no recovery has abandoned one"];
   }],
-  ["losses", ({ chains }) => {
-    if (!chains) return [true, "known to the controller"];
+  ["losses", "SwitchbackLoss", ({ chains }) => {
+    if (!chains) return [UNTOLD, "known to the controller"];
     const lost = chains.filter((it) => it.losses > 0);
     return [lost.length === 0, lost.map((it) => `chain ${it.chain}: ${count(it.losses, "loss", "es")} declared since the controller started`).join("; ") || "no acknowledged value was given up"];
   }],
-  ["spool", ({ status }) => {
-    const { preserved_records, preserved_bytes, spool_bytes } = status.clients;
-    return [true, preserved_records === null ? "known to the gateway" : `${whole(preserved_records)} records preserved, ${bytes(preserved_bytes)}; ${spool_bytes === null ? "no spool" : `spool of ${bytes(spool_bytes)}`}`];
+  ["outcomes", "SwitchbackIndeterminate", ({ first, metrics }) => {
+    const unknown = (samples) => samples.filter((it) => it.name === "switchback_gateway_errors_total" && it.labels.kind === "indeterminate");
+    const of = (samples) => unknown(samples).reduce((sum, it) => sum + it.value, 0);
+    if (!unknown(metrics).length) return [UNTOLD, "known to the gateway"];
+    const more = of(metrics) - of(first);
+    return [more <= 0, more > 0 ? `${count(more, "write")} of unknown outcome since this page was opened` : "no write of unknown outcome since this page was opened"];
   }],
-  ["admissions", ({ status }) => {
+  ["certificate", "SwitchbackCertificateExpires", ({ metrics }) => {
+    const expires = metrics.find((it) => it.name === "switchback_gateway_certificate_expiry_timestamp_seconds");
+    if (!expires) return [WELL, "no TLS in this process"];
+    const left = expires.value - Date.now() / 1000;
+    return [left >= 14 * 86_400, left > 0 ? `expires in ${duration(left)}` : "has expired"];
+  }],
+  ["spool", "SwitchbackSpoolErrors", ({ status, rate }) => {
+    const { preserved_records, preserved_bytes, spool_bytes } = status.clients;
+    const failing = rate("switchback_spool_errors_total")?.some((it) => it.per_s > 0);
+    if (failing) return [false, "the spool can't be written: look at the gateway's disk"];
+    if (preserved_records === null) return [UNTOLD, "known to the gateway"];
+    return [WELL, `${whole(preserved_records)} records preserved, ${bytes(preserved_bytes)}; ${spool_bytes === null ? "no spool" : `spool of ${bytes(spool_bytes)}`}`];
+  }],
+  ["admissions", null, ({ status }) => {
     const { control } = status;
-    if (!control) return [true, "known to the controller"];
+    if (!control) return [UNTOLD, "known to the controller"];
     const share = control.messages_per_s_max ? control.messages_per_s / control.messages_per_s_max : 0;
     return [share < 0.95, `${percent(share)} of the budget of control messages; waited for it ${whole(control.delays)} times`];
   }],
 ];
 
-async function look() {
+/// What one look has seen; `before` is the look before it, if there was one.
+async function look(before) {
   // Chains are the controller's to tell; a part that can't ask it says the rest.
   const chains = ask("chains").catch(() => null);
-  const [status, events, told] = await Promise.all([ask("status"), ask("events?limit=1000"), chains]);
-  return { status, events, chains: told };
+  const [status, events, told, metrics] = await Promise.all([ask("status"), ask("events?limit=1000"), chains, samples()]);
+  const at = performance.now();
+  const rate = (name) => before && metrics.filter((it) => it.name === name).map((it) => {
+    const earlier = before.metrics.find((other) => other.name === name && other.key === it.key);
+    // A counter that fell began anew.
+    const more = Math.max(0, it.value - (earlier?.value ?? it.value));
+    return { ...it, per_s: (1000 * more) / (at - before.at) };
+  });
+  return { status, events, chains: told, metrics, at, rate, first: before?.first ?? metrics };
 }
 
 export class Health extends Component {
@@ -70,7 +111,7 @@ export class Health extends Component {
   componentDidMount() {
     const again = async () => {
       try {
-        const seen = await look();
+        const seen = await look(this.state.seen);
         this.setState({ seen, trouble: null });
       } catch (error) {
         this.setState({ trouble: error.message });
@@ -86,22 +127,51 @@ export class Health extends Component {
 
   render(_, { seen, trouble }) {
     return html`<div class="panels">
-      <section class="panel half">
+      <section class="panel">
         <h2>Checks</h2>
         ${trouble && html`<${Trouble}>${trouble}<//>`}
-        ${seen && html`<ul class="checks">${CHECKS.map(([name, check]) => {
-          const [well, says] = check(seen);
-          return html`<li><b class=${well ? "good" : "bad"}>${well ? "well" : "look"}</b><span>${name}</span><span>${says}</span></li>`;
-        })}</ul>`}
-        <p class="dim">Of this moment, and of <a href=${address("timeline")}>what has happened</a>. What has to wake a person is in${" "}
-          <code>contrib/prometheus/switchback.rules.yml</code>; whether a machine fits is said by <code>switchback doctor</code> there.</p>
+        ${seen && html`<${Table} caption="Checks" rows=${CHECKS} key_of=${([name]) => name} columns=${[
+          { name: "state", of: ([, , check]) => mark(check(seen)[0]) },
+          { name: "check", of: ([name]) => name },
+          { name: "found", of: ([, , check]) => says(check(seen)[1]) },
+          { name: "alert", of: ([, alert]) => html`<span class="mono">${alert}</span>` },
+        ]}/>`}
+        <p class="dim">Of this moment, and of <a href=${address("timeline")}>what has happened</a>. An alert of${" "}
+          <code>contrib/prometheus/switchback.rules.yml</code> fires when Prometheus has seen the same for long enough.</p>
       </section>
-      <section class="panel half"><h2>Commands</h2>
+      <section class="panel"><h2>Machines</h2><${Asked} path="machines" period=${10_000}>${machines}<//></section>
+      <section class="panel"><h2>Commands</h2>
         <${Asked} path="config">${(config) => html`<${Commands} config=${config} status=${seen?.status}/>`}<//>
       </section>
       <section class="panel"><h2>Settings in force</h2><${Asked} path="config">${settings}<//></section>
     </div>`;
   }
+}
+
+/// A word for how it is: colour alone tells some people nothing.
+function mark(well) {
+  if (well === UNTOLD) return UNKNOWN;
+  return html`<b class=${well ? "good" : "bad"}>${well ? "well" : "look"}</b>`;
+}
+
+/// Text that may be longer than a line.
+function says(text) {
+  return html`<span class="says">${text}</span>`;
+}
+
+const VERDICTS = { fits: "good", optional: "", missing: "bad" };
+
+/// What `switchback doctor` looks at while a rack runs.
+function machines(told) {
+  const rows = told.flatMap(({ host, checks }) => checks.map((check) => ({ host, ...check })));
+  return html`<${Table} caption="Machines" rows=${rows} columns=${[
+    { name: "machine", of: (row) => row.host },
+    { name: "state", of: (row) => html`<b class=${VERDICTS[row.verdict]}>${row.verdict}</b>` },
+    { name: "check", of: (row) => row.name },
+    { name: "found", of: (row) => says(row.found) },
+    { name: "to mend it", of: (row) => says(row.mend) },
+  ]}/>
+  <p class="dim">As <code>switchback doctor</code> says it of a machine, which besides looks at ports, the disk and the kernel before a start.</p>`;
 }
 
 function settings({ settings, changed, shape }) {

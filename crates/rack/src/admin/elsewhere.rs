@@ -1,7 +1,7 @@
 //! What other processes of a distributed rack know. The controller's process asks them over HTTP, at
 //! the addresses that rack.toml names, so that one console shows all parts.
 
-use super::{HeatStatus, HotStatus, RackStatus};
+use super::{HeatStatus, HotStatus, MachineStatus, RackStatus};
 use crate::config::{RackConfig, Shape};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
@@ -10,6 +10,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -29,6 +30,8 @@ pub(super) struct Elsewhere {
     gateway: Option<SocketAddr>,
     /// Nodes, and the switches that decide: what passes the others is counted by these.
     parts: Arc<[SocketAddr]>,
+    /// All but this one.
+    all: Arc<[SocketAddr]>,
 }
 
 /// What they say at one time; parts that don't answer are missing.
@@ -46,20 +49,35 @@ impl Elsewhere {
         if config.shape == Shape::Embedded || !has_controller {
             return Elsewhere::default();
         }
-        let decide = config.switches.iter().filter(|it| it.layer == config.topology.layers);
-        let switches = decide.filter_map(|switch| switch.metrics);
-        let parts = switches.chain(config.nodes.iter().filter_map(|node| node.metrics));
-        Elsewhere { gateway: config.gateway.metrics, parts: parts.collect() }
+        let gateway = config.gateway.metrics;
+        let nodes = config.nodes.iter().filter_map(|node| node.metrics);
+        let switches = |layers: RangeInclusive<u8>| {
+            let some = config.switches.iter().filter(move |it| layers.contains(&it.layer));
+            some.filter_map(|switch| switch.metrics)
+        };
+        let last = config.topology.layers;
+        Elsewhere {
+            gateway,
+            parts: switches(last..=last).chain(nodes.clone()).collect(),
+            all: switches(0..=last).chain(nodes).chain(gateway).collect(),
+        }
     }
 
     /// Asks all of them.
     pub(super) async fn look(&self) -> Told {
-        let asked = self.parts.iter().copied().chain(self.gateway);
-        let statuses = stream::iter(asked).map(|part| get(part, "/status".to_owned()));
-        let statuses = statuses.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect();
-        let (statuses, heat, hot) =
-            tokio::join!(statuses, self.heat(1, 1), self.hot(SAMPLE_KEYS, super::SECONDS_DEFAULT));
+        let parts = self.parts.iter().copied().chain(self.gateway);
+        let (statuses, heat, hot) = tokio::join!(
+            get_all(parts, "/status"),
+            self.heat(1, 1),
+            self.hot(SAMPLE_KEYS, super::SECONDS_DEFAULT)
+        );
         Told { statuses, heat, hot }
+    }
+
+    /// `GET /machines` of each part, as they answer; parts of one machine say the same.
+    pub(super) async fn machines(&self) -> impl Iterator<Item = MachineStatus> {
+        let told: Vec<Vec<MachineStatus>> = get_all(self.all.iter().copied(), "/machines").await;
+        told.into_iter().flatten()
     }
 
     /// The gateway's `GET /hot`.
@@ -71,6 +89,12 @@ impl Elsewhere {
     pub(super) async fn heat(&self, seconds: u64, columns: u64) -> Option<HeatStatus> {
         get(self.gateway?, format!("/heat?seconds={seconds}&columns={columns}")).await
     }
+}
+
+/// What processes answer; those that don't are missing.
+async fn get_all<T: DeserializeOwned>(of: impl Iterator<Item = SocketAddr>, path: &str) -> Vec<T> {
+    let answers = stream::iter(of).map(|part| get(part, path.to_owned()));
+    answers.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }
 
 /// What a process answers; why it doesn't is in the log.

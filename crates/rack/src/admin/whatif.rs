@@ -1,4 +1,5 @@
-//! `GET /whatif`: what each node is asked for, what reaches it, and what would with another cache.
+//! `GET /whatif`: what each node is asked for, what reaches it, and what would with another cache or
+//! another number of nodes.
 
 use super::{
     AdminError, HeatStatus, HotKeyStatus, HotStatus, KeyPlace, PartitionStatus, Shared, answer,
@@ -7,10 +8,11 @@ use super::{
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use switchback_core::controller::deal_partitions;
 use switchback_heat::{KEYS, RANGES, SECONDS_MAX};
 use switchback_wire::Scheme;
 
-/// `GET /whatif?scheme=NAME&records=N`. Loads are in requests a second.
+/// `GET /whatif?scheme=NAME&records=N&nodes=M`. Loads are in requests a second.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct WhatIf {
     /// The time that everything here is of, up to now.
@@ -21,7 +23,11 @@ pub struct WhatIf {
     pub records: usize,
     /// Keys whose rates are known, and that fit a slot: `records` is no more.
     pub records_known: usize,
-    /// Every node.
+    /// How many nodes there are.
+    pub nodes_now: usize,
+    /// The number of nodes that was asked about.
+    pub nodes_asked: usize,
+    /// Every node, those that there are and those that would be.
     pub nodes: Vec<WhatIfNode>,
     /// The busiest node, by the number of cached records.
     pub sizes: Vec<WhatIfSize>,
@@ -32,11 +38,11 @@ pub struct WhatIf {
 pub struct WhatIfNode {
     /// Its number.
     pub index: u16,
-    /// Requests for its keys: its load without a cache.
+    /// Requests for its keys: its load without a cache. 0 if there is no such node now.
     pub asked_per_s: f64,
-    /// Those that a node answered: its load now.
+    /// Those that a node answered: its load now. 0 if there is no such node now.
     pub served_per_s: f64,
-    /// Its load with the cache that was asked about, at its best: what is cached is what is asked
+    /// Its load with the nodes and the cache that was asked about, at its best: what is cached is what is asked
     /// for most, and a record that a write made invalid is back at once.
     pub would_serve_per_s: f64,
 }
@@ -51,24 +57,50 @@ pub struct WhatIfSize {
 }
 
 /// Which node each hash range belongs to, by shares: partitions may be smaller than ranges.
-struct Owners<'a> {
-    partitions: &'a [PartitionStatus],
+pub struct Owners {
+    /// The heads of the partitions, in the order of their ranges.
+    heads: Vec<usize>,
     starts: Vec<u128>,
 }
 
-impl<'a> Owners<'a> {
-    fn new(partitions: &'a [PartitionStatus]) -> Owners<'a> {
+impl Owners {
+    /// By the map of a rack.
+    pub fn of_map(partitions: &[PartitionStatus]) -> Owners {
         let starts = partitions.iter().map(|partition| position(&partition.first_key));
-        Owners { partitions, starts: starts.collect() }
+        let head = |partition: &PartitionStatus| partition.replicas.first().copied();
+        let heads = partitions.iter().map(|it| head(it).unwrap_or_default().into());
+        Owners { heads: heads.collect(), starts: starts.collect() }
     }
 
-    fn head(&self, partition: usize) -> usize {
-        self.partitions[partition].replicas.first().copied().unwrap_or_default().into()
+    /// By a map that a new rack of that many nodes could be dealt, with as many partitions; at most a
+    /// node a partition. Real ones are drawn at random: this one is always the same.
+    fn of_nodes(nodes: usize, partitions: usize) -> Owners {
+        let nodes = nodes.clamp(1, partitions) as u16;
+        let map = deal_partitions(nodes, 1, partitions as u32, 0);
+        let of = |it: &switchback_wire::Partition| (usize::from(it.replicas[0]), it.start.0);
+        let (heads, starts) = map.partitions().iter().map(of).unzip();
+        Owners { heads, starts }
+    }
+
+    /// The number of nodes.
+    fn nodes(&self) -> usize {
+        self.heads.iter().max().map_or(0, |last| last + 1)
+    }
+
+    /// What nodes are asked for, if each range is asked for that often.
+    fn loads(&self, ranges: &[f64]) -> Vec<f64> {
+        let mut loads = vec![0.0; self.nodes()];
+        for (range, rate) in ranges.iter().enumerate() {
+            for (node, share) in self.of_range(range).filter(|(_, share)| *share > 0.0) {
+                loads[node] += rate * share;
+            }
+        }
+        loads
     }
 
     fn of_key(&self, key: &HotKeyStatus) -> usize {
         let position = position(&key.hash);
-        self.head(self.starts.partition_point(|start| *start <= position).saturating_sub(1))
+        self.heads[self.starts.partition_point(|start| *start <= position).saturating_sub(1)]
     }
 
     /// Nodes, and their shares of a range.
@@ -79,7 +111,7 @@ impl<'a> Owners<'a> {
         };
         let (from, to) = (range as f64, (range + 1) as f64);
         let overlap = move |at| (begin(at + 1).min(to) - begin(at).max(from)).max(0.0);
-        (0..self.starts.len()).map(move |at| (self.head(at), overlap(at)))
+        (0..self.starts.len()).map(move |at| (self.heads[at], overlap(at)))
     }
 }
 
@@ -101,37 +133,33 @@ fn relief(scheme: Scheme, key: &HotKeyStatus) -> f64 {
 }
 
 impl WhatIf {
-    /// From what was asked for in the same time, by range and by key, and the map of partitions.
+    /// From what was asked for in the same time, by range and by key, and whose keys those are, `now`
+    /// and with the nodes that are asked about.
     pub fn new(
         heat: &HeatStatus,
         hot: &HotStatus,
-        partitions: &[PartitionStatus],
+        now: &Owners,
+        then: &Owners,
         scheme: Scheme,
         records: usize,
     ) -> WhatIf {
-        let owners = Owners::new(partitions);
-        let heads = partitions.iter().flat_map(|partition| partition.replicas.first());
-        let count = heads.max().map_or(0, |last| usize::from(*last) + 1);
-        let (mut asked, mut served) = (vec![0.0; count], vec![0.0; count]);
-        for range in 0..heat.ranges.min(RANGES) {
-            let mean = |plane: &[Vec<f64>]| {
-                let rates = plane.iter().filter_map(|column| column.get(range));
-                rates.sum::<f64>() / plane.len().max(1) as f64
-            };
-            let reaches = mean(&heat.nodes_per_s);
-            let all = mean(&heat.reads_per_s) + mean(&heat.writes_per_s);
-            for (node, share) in owners.of_range(range).filter(|(_, share)| *share > 0.0) {
-                asked[node] += all * share;
-                served[node] += reaches * share;
-            }
-        }
+        let ranges = 0..heat.ranges.min(RANGES);
+        let mean = |plane: &[Vec<f64>], range: usize| {
+            let rates = plane.iter().filter_map(|column| column.get(range));
+            rates.sum::<f64>() / plane.len().max(1) as f64
+        };
+        let all = |range| mean(&heat.reads_per_s, range) + mean(&heat.writes_per_s, range);
+        let all: Vec<_> = ranges.clone().map(all).collect();
+        let reaches: Vec<_> = ranges.map(|range| mean(&heat.nodes_per_s, range)).collect();
+        let (asked, served) = (now.loads(&all), now.loads(&reaches));
+        let uncached = then.loads(&all);
         let never = [KeyPlace::KeyTooLong, KeyPlace::ValueTooLarge];
         let is_cacheable = |key: &&HotKeyStatus| key.cache.is_none_or(|it| !never.contains(&it));
         let keys: Vec<_> = hot.keys.iter().filter(is_cacheable).collect();
         let loads = |records: usize| {
-            let mut loads = asked.clone();
+            let mut loads = uncached.clone();
             for key in keys.iter().take(records) {
-                loads[owners.of_key(key)] -= relief(scheme, key);
+                loads[then.of_key(key)] -= relief(scheme, key);
             }
             // Rates of keys are estimates, those of ranges are not.
             loads.into_iter().map(|load| load.max(0.0)).collect::<Vec<_>>()
@@ -144,18 +172,21 @@ impl WhatIf {
         let sizes = [0].into_iter().chain(powers).chain((!keys.is_empty()).then_some(keys.len()));
         let records = records.min(keys.len());
         let would = loads(records);
+        let load = |loads: &[f64], index: usize| loads.get(index).copied().unwrap_or(0.0);
         let node = |index: usize| WhatIfNode {
             index: index as u16,
-            asked_per_s: asked[index],
-            served_per_s: served[index],
-            would_serve_per_s: would[index],
+            asked_per_s: load(&asked, index),
+            served_per_s: load(&served, index),
+            would_serve_per_s: load(&would, index),
         };
         WhatIf {
             window_seconds: hot.window_seconds,
             scheme: scheme.name().into(),
             records,
             records_known: keys.len(),
-            nodes: (0..count).map(node).collect(),
+            nodes_now: asked.len(),
+            nodes_asked: would.len(),
+            nodes: (0..asked.len().max(would.len())).map(node).collect(),
             sizes: sizes.map(size).collect(),
         }
     }
@@ -165,6 +196,7 @@ impl WhatIf {
 pub(super) struct Wanted {
     scheme: Option<Scheme>,
     records: Option<usize>,
+    nodes: Option<usize>,
 }
 
 pub(super) async fn whatif(
@@ -183,7 +215,10 @@ async fn what_if(shared: &Shared, wanted: Wanted) -> Result<Result<WhatIf, Admin
     let records = wanted.records.unwrap_or(KEYS);
     let known = heat.and_then(|heat| Ok((heat, hot?, partitions?)));
     let what_if = |(heat, hot, partitions): (_, _, Vec<_>)| {
-        WhatIf::new(&heat, &hot, &partitions, scheme, records)
+        let now = Owners::of_map(&partitions);
+        let wanted = wanted.nodes.filter(|nodes| *nodes != now.nodes() && !partitions.is_empty());
+        let then = wanted.map(|nodes| Owners::of_nodes(nodes, partitions.len()));
+        WhatIf::new(&heat, &hot, &now, then.as_ref().unwrap_or(&now), scheme, records)
     };
     Ok(known.map(what_if))
 }
@@ -235,7 +270,8 @@ mod tests {
             key(65, 3.0, 1.0, KeyPlace::CacheFull),
         ];
         let hot = HotStatus { keys, ..HotStatus::default() };
-        let with = |scheme, records| WhatIf::new(&heat, &hot, &map, scheme, records);
+        let owners = Owners::of_map(&map);
+        let with = |scheme, records| WhatIf::new(&heat, &hot, &owners, &owners, scheme, records);
         let none = with(Scheme::FarReach, 0);
         let [first, second] = &none.nodes[..] else { panic!("{none:?}") };
         assert_eq!((first.asked_per_s, second.asked_per_s), (0.0, 100.0));
@@ -254,9 +290,36 @@ mod tests {
     #[test]
     fn a_range_of_several_partitions_is_shared_by_their_nodes() {
         let heads: Vec<_> = (0..1024).map(|partition| u16::from(partition % 4 == 3)).collect();
-        let map = partitions(&heads);
-        let whatif = WhatIf::new(&heat(|_| 4.0), &HotStatus::default(), &map, Scheme::NoCache, 0);
+        let owners = Owners::of_map(&partitions(&heads));
+        let hot = HotStatus::default();
+        let whatif = WhatIf::new(&heat(|_| 4.0), &hot, &owners, &owners, Scheme::NoCache, 0);
         assert_eq!(loads(&whatif), [3.0 * 256.0, 256.0]);
         assert_eq!(whatif.sizes.len(), 1);
+    }
+
+    #[test]
+    fn other_nodes_share_what_there_is() {
+        let now = Owners::of_map(&partitions(&[0, 1, 0, 1]));
+        let with = |nodes| {
+            let then = Owners::of_nodes(nodes, 256);
+            let hot = HotStatus {
+                keys: vec![key(9, 24.0, 8.0, KeyPlace::Cached)],
+                ..HotStatus::default()
+            };
+            WhatIf::new(&heat(|_| 4.0), &hot, &now, &then, Scheme::FarReach, 1)
+        };
+        let four = with(4);
+        assert_eq!((four.nodes_now, four.nodes_asked, four.nodes.len()), (2, 4, 4));
+        let asked = four.nodes.iter().map(|node| node.asked_per_s);
+        assert_eq!(asked.collect::<Vec<_>>(), [512.0, 512.0, 0.0, 0.0]);
+        let mut would = loads(&four);
+        would.sort_by(f64::total_cmp);
+        assert_eq!(would, [256.0 - 32.0, 256.0, 256.0, 256.0]);
+        assert_eq!(four.sizes[0].busiest_per_s, 256.0);
+        let one = with(1);
+        assert_eq!((one.nodes_asked, one.nodes.len()), (1, 2));
+        assert_eq!(loads(&one), [1024.0 - 32.0, 0.0]);
+        // A partition isn't divided, and no number is refused.
+        assert_eq!((with(0).nodes_asked, with(10_000).nodes_asked), (1, 256));
     }
 }

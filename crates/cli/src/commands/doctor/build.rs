@@ -1,6 +1,6 @@
 //! What building Switchback in a checkout needs.
 
-use super::{Check, Verdict, first_line, version_in};
+use super::{Check, Verdict, first_line, tool, version_in};
 use std::path::Path;
 
 const BUILD: &str = "building from this checkout";
@@ -34,7 +34,7 @@ fn rust() -> Check {
 
 fn compiler() -> Check {
     let mend = "apt-get install build-essential, for RocksDB";
-    Check::tool(BUILD, "C++ compiler", "c++", Verdict::Missing, mend)
+    tool(BUILD, "C++ compiler", "c++", Verdict::Missing, mend)
 }
 
 /// RocksDB's bindings are generated with it.
@@ -71,5 +71,5 @@ fn libclang() -> Check {
 
 fn ccache() -> Check {
     let mend = "apt-get install ccache: RocksDB is rebuilt in a minute instead of ten";
-    Check::tool(BUILD, "ccache", "ccache", Verdict::Optional, mend)
+    tool(BUILD, "ccache", "ccache", Verdict::Optional, mend)
 }

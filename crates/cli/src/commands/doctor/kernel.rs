@@ -98,12 +98,7 @@ impl Facts {
     }
 
     /// Something without which it doesn't run.
-    fn needed(
-        &self,
-        name: &'static str,
-        found: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Check {
+    fn needed(&self, name: &str, found: impl Into<String>, mend: impl Into<String>) -> Check {
         let verdict = if self.wanted { Verdict::Missing } else { Verdict::Optional };
         Check { verdict, ..Check::optional(GROUP, name, found, mend) }
     }
@@ -467,7 +462,7 @@ mod tests {
     }
 
     /// The checks that a change of the good machine makes fail: name, verdict, remedy.
-    fn broken(change: impl FnOnce(&mut Facts)) -> Vec<(&'static str, Verdict, String)> {
+    fn broken(change: impl FnOnce(&mut Facts)) -> Vec<(String, Verdict, String)> {
         let mut facts = good();
         change(&mut facts);
         let failing = checks(&facts).into_iter().filter(|check| check.verdict != Verdict::Fits);
@@ -485,7 +480,7 @@ mod tests {
         let [(found, found_verdict, mend)] = &broken[..] else {
             panic!("one thing is wrong, not {broken:?}")
         };
-        assert_eq!((*found, *found_verdict), (name, verdict));
+        assert_eq!((&**found, *found_verdict), (name, verdict));
         assert!(mend.contains(remedy), "{mend}");
     }
 

@@ -3,17 +3,16 @@
 mod build;
 mod disk;
 mod kernel;
-mod machine;
 mod network;
 
 use super::config::load;
 use super::ctl::OutputForm;
 use crate::output::{self, Paint, Style};
 use clap::Args;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use switchback_rack::config::{Overrides, Protection, RackConfig};
+use switchback_rack::config::{Overrides, RackConfig};
+use switchback_rack::machine::{self, Check, MACHINE, Verdict, version_in};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,68 +50,11 @@ pub(crate) struct DoctorArgs {
     output: OutputForm,
 }
 
-/// What a check came to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Verdict {
-    /// As it should be.
-    Fits,
-    /// Works without; something is slower or can't be done.
-    Optional,
-    /// A rack needs it.
-    Missing,
-}
-
-/// One check.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct Check {
-    /// What needs it: `machine`, `rack`, `kernel datapath`, `build`.
-    group: &'static str,
-    name: &'static str,
-    verdict: Verdict,
-    /// What was found.
-    found: String,
-    /// How to mend it; only if it doesn't fit.
-    mend: Option<String>,
-}
-
-impl Check {
-    fn fits(group: &'static str, name: &'static str, found: impl Into<String>) -> Check {
-        Check { group, name, verdict: Verdict::Fits, found: found.into(), mend: None }
-    }
-
-    fn optional(
-        group: &'static str,
-        name: &'static str,
-        found: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Check {
-        let mend = Some(mend.into());
-        Check { group, name, verdict: Verdict::Optional, found: found.into(), mend }
-    }
-
-    fn missing(
-        group: &'static str,
-        name: &'static str,
-        found: impl Into<String>,
-        mend: impl Into<String>,
-    ) -> Check {
-        let verdict = Verdict::Missing;
-        Check { verdict, ..Check::optional(group, name, found, mend) }
-    }
-
-    /// Of a program that tells its version, and fits in any.
-    fn tool(
-        group: &'static str,
-        name: &'static str,
-        program: &str,
-        without: Verdict,
-        mend: &str,
-    ) -> Check {
-        match first_line(program, &["--version"]) {
-            Some(line) => Check::fits(group, name, line),
-            None => Check { verdict: without, ..Check::optional(group, name, "not found", mend) },
-        }
+/// Of a program that tells its version, and fits in any.
+fn tool(group: &str, name: &str, program: &str, without: Verdict, mend: &str) -> Check {
+    match first_line(program, &["--version"]) {
+        Some(line) => Check::fits(group, name, line),
+        None => Check { verdict: without, ..Check::optional(group, name, "not found", mend) },
     }
 }
 
@@ -132,10 +74,12 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
-    let mut checks = machine::checks(config);
-    checks.push(protection(config));
-    checks.extend(disk::checks(config));
-    checks.extend(network::checks(config, kernel.is_wanted()));
+    let mut checks = machine::checks(config, kernel.is_wanted());
+    checks.extend(disk::flush(config));
+    checks.extend(network::ports(config));
+    checks.push(redis_cli());
+    // Those of one group together, in the order in which groups come first.
+    checks.sort_by_key(|check| check.group != MACHINE);
     checks.extend(kernel::checks(kernel));
     if build::in_a_checkout() {
         checks.extend(build::checkout());
@@ -143,19 +87,9 @@ fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
     checks
 }
 
-/// Who protects what was acknowledged and no node has yet.
-fn protection(config: &RackConfig) -> Check {
-    let protection = config.protection();
-    let (group, name, found) = ("rack", "protection", protection.to_string());
-    match protection {
-        Protection::ClientsOfOneDomain => Check::optional(
-            group,
-            name,
-            found,
-            "switches on two hosts, or with two names in `domain` of [[switch]], protect it without clients",
-        ),
-        _ => Check::fits(group, name, found),
-    }
+fn redis_cli() -> Check {
+    let mend = "apt-get install redis-tools, to talk to the gateway by hand";
+    tool(MACHINE, "redis-cli", "redis-cli", Verdict::Optional, mend)
 }
 
 fn text(checks: &[Check], paint: Paint) -> String {
@@ -163,7 +97,7 @@ fn text(checks: &[Check], paint: Paint) -> String {
     let mut group = "";
     for check in checks {
         if check.group != group {
-            group = check.group;
+            group = &check.group;
             text += &format!(
                 "{}{}\n",
                 if text.is_empty() { "" } else { "\n" },
@@ -208,17 +142,6 @@ fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| text.lines().next().unwrap_or_default().trim().to_owned())
 }
 
-/// The first number of dotted digits in a text: `(1, 95)` of "rustc 1.95.0".
-fn version_in(text: &str) -> Option<(u32, u32)> {
-    let starts = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
-    let word = text.split(|c: char| !c.is_ascii_digit() && c != '.').find(starts)?;
-    let mut numbers = word.split('.');
-    Some((
-        numbers.next()?.parse().ok()?,
-        numbers.next().and_then(|minor| minor.parse().ok()).unwrap_or(0),
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -247,14 +170,6 @@ build
             text(&checks[..2], Paint::none())
                 .ends_with("A rack can run here; 1 optional thing is not there.\n")
         );
-    }
-
-    #[test]
-    fn versions_are_found() {
-        assert_eq!(version_in("rustc 1.95.0 (59807616e 2026-04-14)"), Some((1, 95)));
-        assert_eq!(version_in("Debian clang version 19.1.7 (3~deb12u1)"), Some((19, 1)));
-        assert_eq!(version_in("6.1.0-13-amd64"), Some((6, 1)));
-        assert_eq!((version_in("none"), version_in("99999999999999")), (None, None));
     }
 
     #[test]
@@ -289,9 +204,9 @@ build
         let config =
             RackConfig::parse(text, "rack.toml", std::path::Path::new(""), &Overrides::default())
                 .unwrap();
-        let checks = network::checks(&config, false);
+        let checks = network::ports(&config);
         let ports: Vec<_> =
-            checks.iter().map(|check| check.name).filter(|name| name.ends_with("port")).collect();
+            checks.iter().map(|check| &*check.name).filter(|name| name.ends_with("port")).collect();
         assert_eq!(ports, ["gateway port", "packet port"]);
     }
 }
