@@ -8,6 +8,7 @@ use super::{Call, bits, json, msgpack, structs};
 use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::failure::Failure;
 use crate::resp::write;
+use mlua::state::{GcIncParams, GcMode};
 use mlua::{
     Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState, ffi,
 };
@@ -22,6 +23,9 @@ const INSTRUCTIONS: u32 = 100;
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
+/// Lua collects garbage when its memory has grown to this share of what was left the last time: by
+/// far less than a script may take, but not for each few scripts that leave some hundred bytes.
+const GARBAGE_PERCENT: c_int = 400;
 /// See `check_pattern` in sandbox.lua.
 const PATTERN_BYTES_MAX: usize = 1000;
 const PATTERN_STEPS_MAX: f64 = 1e6;
@@ -67,6 +71,8 @@ impl Engine {
         let globals: Table = made.raw_get("globals")?;
         lua.set_globals(globals)?;
         watch(&lua, &host, INSTRUCTIONS)?;
+        let pause = GcIncParams::default().pause(GARBAGE_PERCENT);
+        lua.gc_set_mode(GcMode::Incremental(pause));
         lua.gc_collect()?;
         Ok(Engine {
             run: made.raw_get("run")?,

@@ -28,9 +28,13 @@ struct Kept {
 
 /// The name of a script.
 pub(crate) fn sha(text: &[u8]) -> Sha {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digest = sha1_smol::Sha1::from(text).digest().bytes();
     let mut name = [0; 40];
-    let digest = sha1_smol::Sha1::from(text).digest().to_string();
-    name.copy_from_slice(digest.as_bytes());
+    for (two, byte) in name.chunks_exact_mut(2).zip(digest) {
+        two[0] = DIGITS[usize::from(byte >> 4)];
+        two[1] = DIGITS[usize::from(byte & 15)];
+    }
     name
 }
 
