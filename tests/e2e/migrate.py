@@ -190,8 +190,9 @@ def over_tls(directory, resp):
     for url, more, says in [
         (f"rediss://{secure}", ours, "UnknownIssuer"),
         (f"rediss://{secure}", ["--cacert", "stranger.crt", *ours], "UnknownIssuer"),
-        (f"rediss://{secure}", ["--cacert", "ca.crt"], f"no connection with TLS to {secure}"),
-        (f"rediss://{plain}", ["--cacert", "ca.crt"], f"no connection with TLS to {plain}"),
+        (f"rediss://{secure}", ["--cacert", "ca.crt"], "it wants a certificate: --cert and --key"),
+        (f"rediss://{resp}", ["--cacert", "ca.crt"], "it speaks no TLS there"),
+        (f"rediss://{secure}", ["--cacert", "/dev/zero"], "it has more than 1 MiB"),
         (f"redis://{secure}", [], f"no connection to {secure}"),
         (f"redis://{plain}", ["--cacert", "ca.crt"], "none does"),
         (f"rediss://{secure}", ["--cacert", "none.crt"], "none.crt can't be read"),

@@ -6,6 +6,8 @@ use redis::{
     Client, ClientTlsConfig, Connection, ConnectionAddr, Pipeline, RedisResult, TlsCertificates,
     Value, cmd, pipe,
 };
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -53,7 +55,7 @@ pub(crate) struct Certificates {
 impl Certificates {
     fn read(&self) -> anyhow::Result<TlsCertificates> {
         let file = |path: &Path| {
-            std::fs::read(path).with_context(|| format!("{} can't be read", path.display()))
+            read_file(path).with_context(|| format!("{} can't be read", path.display()))
         };
         let client_tls = match (&self.cert, &self.key) {
             (Some(cert), Some(key)) => {
@@ -75,7 +77,27 @@ impl Certificates {
     }
 }
 
+/// Of a file of certificates: those that a system trusts are some 200 KiB.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB")),
+        false => Ok(bytes),
+    }
+}
+
 const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE-----";
+
+/// What to do about an error of TLS that has this in its text.
+const HINTS: [(&str, &str); 4] = [
+    ("InvalidContentType", "it speaks no TLS there: its address begins with redis://, then"),
+    ("no answer", "if it speaks no TLS there, its address begins with redis://"),
+    ("UnknownIssuer", "--cacert names the CA that the server's certificate is of"),
+    ("CertificateRequired", "it wants a certificate: --cert and --key"),
+];
 
 /// A Redis or a gateway, by its URL.
 #[derive(Clone, Debug)]
@@ -144,7 +166,15 @@ impl Server {
         };
         let how = if self.has_tls() { " with TLS" } else { "" };
         // The library's errors have their sources in their own texts.
-        connect().map_err(|error| anyhow!("no connection{how} to {}: {error}", self.address()))
+        connect().map_err(|error| {
+            let text = match error.is_timeout() {
+                true => format!("no answer within {PATIENCE:?}"),
+                false => error.to_string(),
+            };
+            let mend = HINTS.iter().find(|(part, _)| self.has_tls() && text.contains(part));
+            let mend = mend.map_or(String::new(), |(_, mend)| format!("; {mend}"));
+            anyhow!("no connection{how} to {}: {text}{mend}", self.address())
+        })
     }
 }
 
