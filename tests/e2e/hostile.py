@@ -27,7 +27,7 @@ GROWTH_MAX_MB = 384
 
 def constant(file, name):
     """A number as the sources have it, so that what is sent is of this version."""
-    declaration = rf"^\s*(?:(?:pub )?const )?{name}(?:: \w+)? = (0x[0-9a-f_]+|\d+)[;,]$"
+    declaration = rf"^\s*(?:(?:pub(?:\(crate\))? )?const )?{name}(?:: \w+)? = (0x[0-9a-f_]+|\d+)[;,]$"
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates", file)) as source:
         [found] = re.findall(declaration, source.read(), re.MULTILINE)
     return int(found, 0)

@@ -32,9 +32,8 @@ pub const BATCH_BYTES_MAX: usize = 256 << 10;
 /// The versions of the messages that this program speaks. A change of their encoding is a new
 /// version; the one before stays, for the time of an upgrade.
 pub const VERSIONS: RangeInclusive<u16> = 8..=NEWEST_VERSION;
-const NEWEST_VERSION: u16 = 9;
-/// The version that brought what backups need.
-pub(crate) const BACKUPS_SINCE: u16 = 9;
+/// It brought what backups need, and [`ClientNotice::Released`].
+pub(crate) const NEWEST_VERSION: u16 = 9;
 
 /// For how long a client that is asked to holds back writes, unless it hears sooner that it needn't:
 /// longer than the controller waits for clients, and takes to make an epoch durable. It may have
@@ -541,6 +540,14 @@ pub enum ClientNotice {
     Resume {
         /// The try's.
         round: u64,
+    },
+    /// Nodes serve again what they held for a recovery: requests that wait are worth sending again
+    /// at once.
+    Released {
+        /// The chain.
+        chain: ChainId,
+        /// The epoch that was recovered.
+        epoch: u32,
     },
 }
 

@@ -138,6 +138,31 @@ fn writes_are_held_back_until_the_epoch_has_changed() {
     assert!(sent.contains(&(Op::Write, 2)) && sent.contains(&(Op::Read, 2)), "{sent:?}");
 }
 
+/// A recovery holds requests back by dropping them, so clients send them ever more rarely.
+#[test]
+fn what_waits_for_a_recovery_is_sent_as_soon_as_nodes_are_released() {
+    let mut session = session(true);
+    let (to, served, chain_id) = (chain(2, false), ChainMap::default(), ChainId::new(0));
+    session.handle_message(NOW, ClientNotice::Move { chain: chain_id, to, served });
+    session.submit(NOW, Operation::Read { key: b"k" }, 1).unwrap();
+    let mut packet = Packet::new();
+    let mut sent =
+        |session: &mut Session| std::iter::from_fn(|| session.poll_packet(&mut packet)).count();
+    let mut now = NOW;
+    // Other timers are due as well.
+    let retries = std::iter::repeat_with(|| {
+        now.monotonic_us = session.poll_timeout().unwrap().max(now.monotonic_us);
+        session.handle_timeout(now);
+        sent(&mut session)
+    });
+    assert_eq!(retries.take(100).filter(|sent| *sent > 0).take(5).count(), 5);
+    for (epoch, sends) in [(1, 0), (2, 1)] {
+        session.handle_message(now, ClientNotice::Released { chain: chain_id, epoch });
+        session.handle_timeout(now);
+        assert_eq!(sent(&mut session), sends, "nodes are released in epoch {epoch}");
+    }
+}
+
 /// The controller died, or gave the change up: what was held back is sent in the epoch that stays.
 #[test]
 fn writes_are_not_held_back_for_ever() {

@@ -136,7 +136,7 @@ impl Ablation {
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions)).hinted(1295).by(&[
+        .caught_in(1600, Some(Focus::Evictions)).hinted(1181).by(&[
             Check::Linearizable,
             Check::Condition,
             Check::WriteRanTwice,
@@ -168,7 +168,7 @@ impl Ablation {
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(500, Some(Focus::Stragglers)).hinted(197).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
+        .caught_in(500, Some(Focus::Stragglers)).hinted(53).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
             "it isn't known why clients don't see it: in all runs so far the old epoch's answer was newer than what its reader knew",
         )),
         parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
@@ -186,7 +186,7 @@ impl Ablation {
             Mechanisms { settled_ends: false, ..ALL },
         )
         .caught_in(800, Some(Focus::Restarts))
-        .hinted(437)
+        .hinted(157)
         .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
             "release-by-any-chain",
@@ -200,7 +200,8 @@ impl Ablation {
             "a grant renews the lease of the chains that it offers, and of no others",
             Mechanisms { lease_by_chain: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Stragglers)).by(&[Check::TwoOwners, Check::Linearizable]),
+        .caught_in(400, Some(Focus::Stragglers))
+        .by(&[Check::TwoOwners, Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
             "floors-by-rack",
             "the end of a chain's recovery raises the floor of that chain's keys, and of no others",
@@ -218,7 +219,7 @@ impl Ablation {
             "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
             Mechanisms { fenced_refusals: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(107).by(&[Check::StrangeValue, Check::WriteRanTwice]),
+        .caught_in(800, Some(Focus::Floors)).hinted(19).by(&[Check::StrangeValue, Check::WriteRanTwice]),
         parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",
@@ -231,7 +232,7 @@ impl Ablation {
             "below a floor a series of conditional writes that began upon nothing says nothing of older writes",
             Mechanisms { unsure_dependents: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(107).by(&[Check::Condition]),
+        .caught_in(800, Some(Focus::Floors)).hinted(19).by(&[Check::Condition]),
         datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION)
             .caught_in(10, None)
             .by(&[Check::WriteRanTwice, Check::StrangeValue]),
@@ -360,7 +361,7 @@ impl Ablation {
             Mechanisms { whole_snapshots: false, ..ALL },
         )
             .caught_in(40, Some(Focus::Snapshots))
-            .hinted(2305)
+            .hinted(2884)
             .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
             .seen_by_clients(BlackBox::In(3000, Focus::Losses)),
         parts(
@@ -520,7 +521,7 @@ impl Ablation {
             "a backup is cut while clients hold back their writes",
             Mechanisms { hold_before_cut: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Backups)).hinted(164).by(&[Check::BackupCut]),
+        .caught_in(400, Some(Focus::Backups)).hinted(25).by(&[Check::BackupCut]),
         parts(
             "cut-late",
             "a cut that takes longer than clients hold back their writes is void",
@@ -532,7 +533,7 @@ impl Ablation {
             "nodes make a backup's checkpoints once its snapshots have begun",
             Mechanisms { checkpoint_after_snapshot: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Backups)).hinted(105).by(&[Check::BackupCut]),
+        .caught_in(400, Some(Focus::Backups)).hinted(38).by(&[Check::BackupCut]),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
     ];

@@ -161,15 +161,19 @@ impl Message {
     /// The version of the control channel that brought it. A part that speaks an older one can't
     /// read it.
     pub fn since(&self) -> u16 {
-        let is_of_backups = match self {
+        let is_new = match self {
             Message::ToNode(command) => {
                 matches!(command.body, NodeCommand::FlushSoon | NodeCommand::Checkpoint(_))
             }
-            Message::ToClient(ClientNotice::Hold { .. } | ClientNotice::Resume { .. })
+            Message::ToClient(
+                ClientNotice::Hold { .. }
+                | ClientNotice::Resume { .. }
+                | ClientNotice::Released { .. },
+            )
             | Message::FromClient(ClientReport::Holding { .. }) => true,
             _ => false,
         };
-        if is_of_backups { BACKUPS_SINCE } else { *VERSIONS.start() }
+        if is_new { NEWEST_VERSION } else { *VERSIONS.start() }
     }
 
     /// Whether a part of this version would send it.
@@ -294,6 +298,7 @@ impl ClientNotice {
                 to.check()
             }
             ClientNotice::Quiesce { chain: its, epoch: of }
+            | ClientNotice::Released { chain: its, epoch: of }
             | ClientNotice::Hold { chain: its, epoch: of, .. } => {
                 chain(*its).and_then(|()| epoch(*of))
             }

@@ -199,6 +199,23 @@ impl Session {
             }
             ClientNotice::Resume { round } => self.resume(now, round),
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
+            ClientNotice::Released { chain, epoch } => self.released(now, chain, epoch),
+        }
+    }
+
+    /// Nodes serve what they held for the recovery of this epoch. What they dropped until then was
+    /// sent again after pauses that doubled; the next one needn't be waited for.
+    fn released(&mut self, now: Now, chain: ChainId, epoch: u32) {
+        if self.chains.get(chain).is_none_or(|known| known.epoch != epoch) {
+            return;
+        }
+        for lane in &mut self.lanes {
+            let waits = !matches!(lane.state, State::Free | State::Done(_)) && lane.attempt > 0;
+            if waits && lane.chain == chain {
+                lane.attempt = 0;
+                lane.retry_at_us = now.monotonic_us;
+                self.timers.set_earlier(SessionTimer::Retry, now.monotonic_us);
+            }
         }
     }
 

@@ -574,6 +574,11 @@ impl Chain {
         times.released_at_us = cx.now.monotonic_us;
         times.missing = self.missing.len() as u64;
         self.times = Some(times);
+        let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
+        let clients: Vec<_> = cx.sessions.waited_for(chain).map(|(client, _)| client).collect();
+        for client in clients {
+            cx.notify(client, ClientNotice::Released { chain, epoch });
+        }
         // The next recovery doesn't wait for a client that was silent during all of this one.
         let (since_us, chains) = (times.started_us, cx.directory.chains());
         let abandoned = if recovery.gather_mut().is_some() { &self.abandoned.1[..] } else { &[] };
