@@ -13,8 +13,10 @@ export CCACHE_COMPILERCHECK := content
 CARGO := cargo
 BINARY := $(or $(CARGO_TARGET_DIR),target)/release/switchback
 ARGS ?=
+# The last commit whose program speaks version 8 of the control channel, and no other.
+LAST_WITH_VERSION_8 := 6947f97
 
-.PHONY: help setup run demo build deb image test fuzz soak nemesis bench fmt clean
+.PHONY: help setup run demo build deb image test fuzz soak nemesis upgrade bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -57,6 +59,9 @@ soak: setup ## Simulate seed after seed until stopped, for SECONDS_MAX, or SEEDS
 
 nemesis: build ## Kill, pause and cut off parts of racks for SECONDS (600) each, and check what clients saw; as root
 	@SWITCHBACK='$(abspath $(BINARY))' NEMESIS_SECONDS='$(or $(SECONDS),600)' tests/e2e/nemesis.sh
+
+upgrade: build ## Replace each part of a rack under load that a program of an older commit began; OLD=COMMIT
+	@OLD='$(or $(OLD),$(LAST_WITH_VERSION_8))' SWITCHBACK='$(abspath $(BINARY))' tests/e2e/two_builds.sh
 
 bench: setup ## Measure every scheme beside its limit
 	@$(CARGO) build --release --quiet -p switchback

@@ -131,10 +131,10 @@ def is_free(address):
 class Process:
     """A process that says on stdout when it is ready."""
 
-    def __init__(self, name, *arguments, log, before=()):
+    def __init__(self, name, *arguments, log, before=(), program=SWITCHBACK):
         self.name, self.log = name, log
         self.process = subprocess.Popen(
-            [*before, SWITCHBACK, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
+            [*before, program, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
         self.ready = None
 
     def wait_ready(self):
@@ -192,13 +192,13 @@ class Rack:
     """One process a part: a controller, two switches of which one stands by, two nodes, a gateway; or of another shape.
 
     Each tells what it knows over HTTP. `more` is the end of rack.toml, `rack`, `cache` and `gateway` those of its
-    tables of these names.
+    tables of these names. `program` is what parts are started with from then on.
     """
 
     def __init__(
-        self, directory, more="", gateway="", shape=Shape(), rack="", cache="", switch_timeout_ms=400
+        self, directory, more="", gateway="", shape=Shape(), rack="", cache="", switch_timeout_ms=400, program=SWITCHBACK
     ):
-        self.directory, self.shape = directory, shape
+        self.directory, self.shape, self.program = directory, shape, program
         self.config = os.path.join(directory, "rack.toml")
         parts = shape.switch_names() + shape.node_names()
         self.resp, self.metrics, controller, told, *others = free_addresses(4 + 2 * len(parts))
@@ -231,7 +231,7 @@ workers = 1
         part, _, index = name.partition(" ")
         log = os.path.join(self.directory, name.replace(" ", "-") + ".log")
         arguments = [part, "--config", self.config] + (["--index", index] if index else [])
-        self.parts[name] = Process(name, *arguments, log=log)
+        self.parts[name] = Process(name, *arguments, log=log, program=self.program)
 
     def kill(self, name):
         self.parts[name].kill()

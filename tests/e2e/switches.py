@@ -4,7 +4,6 @@ out of service can be killed. Run by switches.sh.
 
 import json
 import subprocess
-import sys
 
 from checks import eventually
 from rack import SWITCHBACK, Rack, Writers, temporary
@@ -72,14 +71,14 @@ def run(rack):
     print(f"{writers.count} writes, the longest took {writers.longest_s:.2f} s")
 
 
-with temporary() as directory:
-    # No switch is taken for dead since a busy machine lets it wait: writes would fail.
-    its_rack = Rack(directory, switch_timeout_ms=3000)
-    try:
-        run(its_rack)
-    except BaseException:
-        its_rack.logs()
-        raise
-    finally:
-        its_rack.close()
-sys.exit(0)
+if __name__ == "__main__":
+    with temporary() as directory:
+        # No switch is taken for dead since a busy machine lets it wait: writes would fail.
+        its_rack = Rack(directory, switch_timeout_ms=3000)
+        try:
+            run(its_rack)
+        except BaseException:
+            its_rack.logs()
+            raise
+        finally:
+            its_rack.close()
