@@ -221,7 +221,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("it has copied some", 0 < partly < len(before), partly)
     done = run(directory, "import", *urls)
     check("it goes on", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
-    check("it says what it left out", "left out 50 keys that hold no string" in done.stdout, done.stdout)
+    check("it says what it left out", "left out 50 keys: no string" in done.stdout, done.stdout)
     check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
     check("nothing is left of the state", not os.path.exists(f"{directory}/switchback-import.json"))
 
@@ -232,6 +232,16 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("writes of unknown outcome are written again", done.returncode == 0, done.stdout + done.stderr)
     check("there were some", forgetful.answers == 0, forgetful.answers)
     check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
+
+    # Nothing is ever known: Ctrl-C ends it all the same.
+    forgetful = Forgetful(resp, answers=10**9)
+    stuck = subprocess.Popen([PROGRAM, "import", "--from", f"redis://{source}", "--to", f"redis://{forgetful.address}"],
+                             cwd=directory, stderr=subprocess.PIPE, text=True)
+    check("writes are tried again and again", eventually(lambda: forgetful.answers < 10**9 - 1500), forgetful.answers)
+    stuck.send_signal(signal.SIGINT)
+    _, err = stuck.communicate(timeout=20)
+    check("a signal ends it", stuck.returncode == 1 and "stopped; the same command goes on" in err, err)
+    Path(directory, "switchback-import.json").unlink(missing_ok=True)
 
     # While it is written to: after Ctrl-C both are the same.
     Client(resp).run("FLUSHALL")
@@ -276,8 +286,10 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
         if keys:
             ours.insist("SET", "alone", "1")
         few = run(directory, "export", "--from", f"redis://{resp}", "--to", f"few-{keys}.rdb")
-        check(f"an export of {keys} records", f"{keys} records" in few.stdout, few.stdout + few.stderr)
+        check(f"an export of few records: {keys}", few.stdout.endswith(f": {keys} record{'' if keys == 1 else 's'}\n"), few.stdout + few.stderr)
 
+    wrong = run(directory, "export", "--from", f"redis://{metrics}", "--to", "wrong.rdb")
+    check("a server of something else is told", "what answers there is no Redis" in wrong.stderr, wrong.stderr)
     missing = run(directory, "import", "--from", "redis://127.0.0.1:1", "--to", f"redis://{resp}")
     check("a source that isn't there is named", "no connection to 127.0.0.1:1" in missing.stderr, missing.stderr)
     other.end()

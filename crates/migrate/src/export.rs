@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_gateway::rdb;
+use switchback_terminal::{bytes, count};
 
 /// Write the records of a rack to an RDB file, which redis-server loads.
 #[derive(Args, Clone, Debug)]
@@ -68,7 +69,7 @@ fn run(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let earlier: Option<Progress> = progress::load(&state)?;
     let mut done = earlier.filter(|earlier| earlier.from == from && part.exists());
     if let Some(done) = &done {
-        eprintln!("going on after {} records ({})", done.written, state.display());
+        eprintln!("going on after {} ({})", count(done.written, "record"), state.display());
     }
     let done = done.get_or_insert_with(Progress::default);
     done.from = from;
@@ -81,11 +82,11 @@ fn run(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
         let (next, keys) = server::scan(&mut server, done.cursor, None, args.batch.into())?;
-        let bytes = records(&mut server, &keys, &mut done.written)?;
-        file.write_all(&bytes).with_context(|| format!("{}", part.display()))?;
-        done.bytes += bytes.len() as u64;
+        let encoded = records(&mut server, &keys, &mut done.written)?;
+        file.write_all(&encoded).with_context(|| format!("{}", part.display()))?;
+        done.bytes += encoded.len() as u64;
         done.cursor = next;
-        bar.set_message(format!("{} records, {} bytes", done.written, done.bytes));
+        bar.set_message(format!("{}, {}", count(done.written, "record"), bytes(done.bytes)));
         if next == 0 {
             break;
         }
@@ -96,7 +97,7 @@ fn run(args: &ExportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     std::fs::rename(&part, &args.to).with_context(|| format!("{}", args.to.display()))?;
     // What stays of it is beside a file that is whole, and does no harm.
     let _ = std::fs::remove_file(&state);
-    println!("{}: {} records", args.to.display(), done.written);
+    println!("{}: {}", args.to.display(), count(done.written, "record"));
     Ok(ExitCode::SUCCESS)
 }
 

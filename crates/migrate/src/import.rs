@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use switchback_terminal::count;
 
 /// How long a batch is tried again while the gateway can't say what became of it, and the pause
 /// before each time. A switch that dies is replaced meanwhile.
@@ -73,7 +74,9 @@ pub fn import(args: &ImportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitC
 
 fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let [source, gateway] = Server::of([&args.from, &args.to], &args.certificates)?;
-    let mut copier = Copier { from: source.connect()?, to: gateway.connect()?, copied: 0 };
+    let (from, to) = (source.connect()?, gateway.connect()?);
+    let mut copier =
+        Copier { from, to, copied: 0, follows: args.follow, signals, is_told_to_stop: false };
     let what = format!("{}/{} {:?}", source.address(), source.database(), args.pattern);
     let mut changes = match args.follow {
         false => None,
@@ -83,18 +86,19 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let earlier: Option<Progress> = if args.follow { None } else { progress::load(&args.state)? };
     let mut done = earlier.filter(|earlier| earlier.what == what).unwrap_or_default();
     if done.cursor != 0 {
-        eprintln!("going on after {} keys ({})", done.copied, args.state.display());
+        eprintln!("going on after {} ({})", count(done.copied, "key"), args.state.display());
     }
     done.what = what;
-    let result = copier.copy_all(args, &mut done, changes.as_mut(), signals);
+    let result = copier.copy_all(args, &mut done, changes.as_mut());
     if let Some(changes) = changes {
         changes.end(&mut copier.from)?;
     }
     let is_whole = result?;
     let Progress { copied, other_types, .. } = done;
-    println!("copied {copied} keys, and {} changes", copier.copied - copied);
+    let changes = count(copier.copied - copied, "change");
+    println!("copied {}, and {changes}", count(copied, "key"));
     if other_types > 0 {
-        println!("left out {other_types} keys that hold no string");
+        println!("left out {}: no string", count(other_types, "key"));
     }
     if !is_whole {
         eprintln!("stopped before the end; the same command goes on ({})", args.state.display());
@@ -103,27 +107,36 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-struct Copier {
+struct Copier<'a> {
     from: Connection,
     to: Connection,
     /// Records that were written or deleted.
     copied: u64,
+    /// A signal asks for the last changes, not for an end at once.
+    follows: bool,
+    signals: &'a Receiver<i32>,
+    is_told_to_stop: bool,
 }
 
-impl Copier {
+impl Copier<'_> {
+    /// Whether a signal has come, until now.
+    fn must_stop(&mut self) -> bool {
+        self.is_told_to_stop |= self.signals.try_recv() != Err(TryRecvError::Empty);
+        self.is_told_to_stop
+    }
+
     /// False if a signal came before all keys were looked at.
     fn copy_all(
         &mut self,
         args: &ImportArgs,
         done: &mut Progress,
         mut changes: Option<&mut Changes>,
-        signals: &Receiver<i32>,
     ) -> anyhow::Result<bool> {
         let bar = progress::bar();
         self.copied = done.copied;
         let mut scanned = false;
         loop {
-            let stops = signals.try_recv() != Err(TryRecvError::Empty);
+            let stops = self.must_stop();
             if !scanned && stops {
                 return Ok(false);
             }
@@ -145,7 +158,7 @@ impl Copier {
                 }
             }
             let Some(changes) = changes.as_deref_mut() else {
-                bar.set_message(format!("{} keys", done.copied));
+                bar.set_message(count(done.copied, "key"));
                 if scanned {
                     return Ok(true);
                 }
@@ -159,7 +172,8 @@ impl Copier {
                 self.copy(keys)?;
             }
             let how = if scanned { "following" } else { "copying" };
-            bar.set_message(format!("{how}: {} keys, {} writes", done.copied, self.copied));
+            let (keys, writes) = (count(done.copied, "key"), count(self.copied, "write"));
+            bar.set_message(format!("{how}: {keys}, {writes}"));
             if stops {
                 return Ok(true);
             }
@@ -198,6 +212,9 @@ impl Copier {
                 }
                 Some(error) if began.elapsed() > PATIENCE => {
                     bail!("the gateway refused a record for {PATIENCE:?}: {error}");
+                }
+                Some(error) if !self.follows && self.must_stop() => {
+                    bail!("stopped; the same command goes on. The gateway said last: {error}");
                 }
                 Some(_) => std::thread::sleep(PAUSE),
             }

@@ -167,9 +167,10 @@ impl Server {
         let how = if self.has_tls() { " with TLS" } else { "" };
         // The library's errors have their sources in their own texts.
         connect().map_err(|error| {
-            let text = match error.is_timeout() {
-                true => format!("no answer within {PATIENCE:?}"),
-                false => error.to_string(),
+            let text = match error.to_string() {
+                _ if error.is_timeout() => format!("no answer within {PATIENCE:?}"),
+                text if text.contains("Parse error") => "what answers there is no Redis".into(),
+                text => text,
             };
             let mend = HINTS.iter().find(|(part, _)| self.has_tls() && text.contains(part));
             let mend = mend.map_or(String::new(), |(_, mend)| format!("; {mend}"));

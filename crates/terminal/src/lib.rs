@@ -7,7 +7,7 @@ mod scheme;
 mod screen;
 mod table;
 
-pub use numbers::{bytes, grouped, seconds};
+pub use numbers::{bytes, count, grouped, seconds};
 pub use scheme::scheme_parser;
 pub use screen::Screen;
 pub use table::{Align, Column, Table};

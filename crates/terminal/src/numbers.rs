@@ -13,6 +13,11 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 key`, `1,234 keys`: of a noun whose plural ends in `s`.
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// `3.4 MiB`, in units of 1,024.
 pub fn bytes(number: u64) -> String {
     let mut value = number as f64;
@@ -46,6 +51,8 @@ mod tests {
             (grouped(0), grouped(999), grouped(1_234_567)),
             ("0".into(), "999".into(), "1,234,567".into())
         );
+        let keys = [0, 1, 1200].map(|number| count(number, "key"));
+        assert_eq!(keys, ["0 keys", "1 key", "1,200 keys"]);
         assert_eq!(
             (bytes(10), bytes(1536), bytes(u64::MAX)),
             ("10 B".into(), "1.5 KiB".into(), "16777216.0 TiB".into())
