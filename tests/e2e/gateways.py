@@ -7,7 +7,7 @@ import re
 import threading
 
 from checks import check, finish
-from rack import Client, Process, Rack, free_addresses, temporary
+from rack import Client, Process, free_addresses, running
 
 CHANGES = 300
 SCRIPT = "local count = tonumber(redis.call('GET', KEYS[1]) or '0'); redis.call('SET', KEYS[1], count + 1)"
@@ -73,14 +73,7 @@ def run(rack):
     check("every change is in the record", found == CHANGES * len(threads), f"{found} of {CHANGES * len(threads)}")
 
 
-with temporary() as directory:
-    # No switch is taken for dead since a busy machine lets it wait: what is under way would be indeterminate.
-    its_rack = Rack(directory, switch_timeout_ms=3000)
-    try:
-        run(its_rack)
-    except BaseException:
-        its_rack.logs()
-        raise
-    finally:
-        its_rack.close()
+# No switch is taken for dead since a busy machine lets it wait: what is under way would be indeterminate.
+with running(switch_timeout_ms=3000) as its_rack:
+    run(its_rack)
 finish()

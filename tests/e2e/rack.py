@@ -1,5 +1,6 @@
 """Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
 
+import contextlib
 import dataclasses
 import errno
 import glob
@@ -315,3 +316,17 @@ class Writers:
 
 def temporary():
     return tempfile.TemporaryDirectory(prefix="switchback-e2e-")
+
+
+@contextlib.contextmanager
+def running(**how):
+    """A rack in a directory of its own, which ends with the block; its logs are shown if that fails."""
+    with temporary() as directory:
+        rack = Rack(directory, **how)
+        try:
+            yield rack
+        except BaseException:
+            rack.logs()
+            raise
+        finally:
+            rack.close()

@@ -6,7 +6,7 @@ import json
 import subprocess
 
 from checks import eventually
-from rack import SWITCHBACK, Rack, Writers, temporary
+from rack import SWITCHBACK, Writers, running
 
 
 def ctl(rack, *arguments):
@@ -72,13 +72,6 @@ def run(rack):
 
 
 if __name__ == "__main__":
-    with temporary() as directory:
-        # No switch is taken for dead since a busy machine lets it wait: writes would fail.
-        its_rack = Rack(directory, switch_timeout_ms=3000)
-        try:
-            run(its_rack)
-        except BaseException:
-            its_rack.logs()
-            raise
-        finally:
-            its_rack.close()
+    # No switch is taken for dead since a busy machine lets it wait: writes would fail.
+    with running(switch_timeout_ms=3000) as its_rack:
+        run(its_rack)

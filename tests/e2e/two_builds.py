@@ -7,7 +7,7 @@ It fails if a write fails (but for those of connections that the gateway's end b
 import argparse
 import os
 
-from rack import SWITCHBACK, Rack, Shape, Writers, temporary
+from rack import SWITCHBACK, Shape, Writers, running
 from switches import check, ctl, serving, until
 
 SHAPES = {
@@ -112,16 +112,9 @@ def main():
     chosen = arguments.parse_args()
     for name in chosen.shape or SHAPES:
         print(f"== {name}")
-        with temporary() as directory:
-            # No switch is taken for dead since a busy machine lets it wait: writes would fail.
-            rack = Rack(directory, shape=SHAPES[name], switch_timeout_ms=3000, program=os.path.abspath(chosen.old))
-            try:
-                run(rack, SWITCHBACK)
-            except BaseException:
-                rack.logs()
-                raise
-            finally:
-                rack.close()
+        # No switch is taken for dead since a busy machine lets it wait: writes would fail.
+        with running(shape=SHAPES[name], switch_timeout_ms=3000, program=os.path.abspath(chosen.old)) as rack:
+            run(rack, SWITCHBACK)
 
 
 if __name__ == "__main__":
