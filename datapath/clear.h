@@ -4,6 +4,7 @@
 // in the same order.
 #pragma once
 
+#include "complete.h"
 #include "record.h"
 
 // Steps of one bpf_loop; tables that are larger are cleared as far as that.
@@ -29,12 +30,7 @@ static long clear_lane(u32 index, void *with)
         clearing->left++;
         return 0;
     }
-    lane->state = LANE_NONE;
-    lane->status = 0;
-    lane->flags = 0;
-    lane->request = 0;
-    lane->seq = 0;
-    lane->epoch = 0;
+    lane_clear(lane);
     store_release(&lane->locked, 0u);
     return 0;
 }

@@ -37,6 +37,17 @@ STEP void lane_unlock(struct lane *entry)
     store_release(&entry->locked, 0u);
 }
 
+// Of an entry that is locked.
+STEP void lane_clear(struct lane *entry)
+{
+    entry->state = LANE_NONE;
+    entry->status = 0;
+    entry->flags = 0;
+    entry->request = 0;
+    entry->seq = 0;
+    entry->epoch = 0;
+}
+
 STEP void lane_set(struct call *call, struct lane *entry, u8 state)
 {
     entry->request = call->header.request;

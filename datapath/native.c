@@ -435,12 +435,7 @@ void switchback_clear(struct switchback *switchback)
     for (u32 i = 0; i < switchback->lane_count; i++) {
         struct lane *lane = &switchback->lanes[i];
         lock_for_clear(&lane->locked);
-        lane->state = LANE_NONE;
-        lane->status = 0;
-        lane->flags = 0;
-        lane->request = 0;
-        lane->seq = 0;
-        lane->epoch = 0;
+        lane_clear(lane);
         lane_unlock(lane);
     }
     for (u32 i = 0; i <= switchback->lookup.mask; i++) {

@@ -149,9 +149,8 @@ STEP void foreknow(const struct switchback *switchback, const struct switchback_
 // First the tables, then the records that they name, then the packets: what one waits for comes
 // while the others are looked at. Whatever the packets are (their buffers are long enough), this
 // changes nothing.
-static __attribute__((noinline)) void process_batch(const struct run *run,
-                                                    const struct switchback_item *items,
-                                                    struct switchback_verdict *verdicts, u32 count)
+STEP void process_all(const struct run *run, const struct switchback_item *items,
+                      struct switchback_verdict *verdicts, u32 count, bool is_layered)
 {
     struct foreknown foreknown[BATCH_MAX];
     for (u32 i = 0; i < count; i++) {
@@ -161,8 +160,19 @@ static __attribute__((noinline)) void process_batch(const struct run *run,
         foreknow(run->switchback, &items[i], &foreknown[i]);
     }
     for (u32 i = 0; i < count; i++) {
-        process_one(run, &items[i], &foreknown[i], &verdicts[i]);
+        if (is_layered) {
+            process_layered(run, &items[i], &foreknown[i], &verdicts[i]);
+        } else {
+            process_one(run, &items[i], &foreknown[i], &verdicts[i]);
+        }
     }
+}
+
+static __attribute__((noinline)) void process_batch(const struct run *run,
+                                                    const struct switchback_item *items,
+                                                    struct switchback_verdict *verdicts, u32 count)
+{
+    process_all(run, items, verdicts, count, false);
 }
 
 // The same where chains have layers.
@@ -171,16 +181,7 @@ static __attribute__((noinline)) void process_layered_batch(const struct run *ru
                                                             struct switchback_verdict *verdicts,
                                                             u32 count)
 {
-    struct foreknown foreknown[BATCH_MAX];
-    for (u32 i = 0; i < count; i++) {
-        foreknow_begin(run->switchback, &items[i], &foreknown[i]);
-    }
-    for (u32 i = 0; i < count; i++) {
-        foreknow(run->switchback, &items[i], &foreknown[i]);
-    }
-    for (u32 i = 0; i < count; i++) {
-        process_layered(run, &items[i], &foreknown[i], &verdicts[i]);
-    }
+    process_all(run, items, verdicts, count, true);
 }
 
 void switchback_process(struct switchback *switchback, const struct switchback_item *items,

@@ -79,6 +79,23 @@ ended() {
     return "$code"
 }
 
+# What a `cargo test` would run, two binaries at a time, since the last test of each often runs alone; the longest first.
+# Each one's output is shown when it has ended.
+two_binaries() {
+    "$@" --no-run --message-format=json | python3 -c '
+import json, os, sys
+for line in sys.stdin:
+    message = json.loads(line) if line.startswith("{") else {}
+    if message.get("executable") and message["profile"]["test"]:
+        package = message["package_id"].split("#")[1].split("@")[0]
+        print(package, os.path.dirname(message["manifest_path"]), message["executable"])' >"$log/binaries"
+    if [ "${PIPESTATUS[0]}" != 0 ]; then return 1; fi
+    cat <(grep /swarm- "$log/binaries") <(grep -v /swarm- "$log/binaries") | xargs -P 2 -L 1 bash -c '
+        cd "$2" && output=$(CARGO_PKG_NAME=$1 "$3" --quiet 2>&1); code=$?
+        printf "%s: exit code %s\n%s\n" "${3##*/}" "$code" "$output"
+        exit "$code"' two_binaries
+}
+
 # Runs a function of steps at a low priority beside the steps that follow. `beside_ended` waits for it, shows its output and
 # adds what it counted.
 beside() {
@@ -111,11 +128,11 @@ beside_ended() {
 
 # The laboratory by itself, as in scripts/build.sh.
 mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
-# Built with it, the pipeline can leave mechanisms out, as these tests do.
+# With this feature the pipeline can leave mechanisms out, as these tests do.
 mapfile -t leaving_out < <(grep -lE 'ABLATIONS|ablations' crates/datapath/tests/*.rs | sed 's|.*/|--test\n|; s|\.rs$||')
 product_tests=(cargo test --release --quiet --no-fail-fast)
-laboratory_tests=(cargo test --release "${laboratory[@]}" --quiet --no-fail-fast)
-left_out_tests=("${laboratory_tests[@]}" -p switchback-datapath "${leaving_out[@]}")
+laboratory_tests=(cargo test --release "${laboratory[@]}" --quiet)
+left_out_tests=(cargo test --release -p switchback-datapath --features ablations "${leaving_out[@]}" --quiet --no-fail-fast)
 
 programs() {
     scripts/build.sh --quiet && "${product_tests[@]}" --no-run && "${laboratory_tests[@]}" --no-run &&
@@ -127,7 +144,7 @@ computing() {
     # All at once, with one seed, so that a commit that passed passes again; make fuzz draws others, for longer.
     step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
     counted 'tests: mechanisms left out' "${left_out_tests[@]}"
-    counted 'tests: laboratory' "${laboratory_tests[@]}"
+    counted 'tests: laboratory' two_binaries "${laboratory_tests[@]}"
 }
 
 step 'format of the Rust sources' cargo fmt --all -- --check
