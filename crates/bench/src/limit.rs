@@ -33,6 +33,11 @@
 //! request more than `d` ago was a read, `m(k) = 1 - f(k) * exp(-X * W * p(k) * d)`. Ideally, `d =
 //! 0`, the first read after a write is the only one that misses.
 //!
+//! Switches of a limited capacity are a limit besides. Where a chain has two or more, each request
+//! of its keys passes the first of them twice, on its way down and as its answer, whether the cache
+//! answers it or a node. If a switch passes `S` packets a second and chain `c` draws `q(c)`
+//! requests per operation, then `X <= S / (2 max q(c))` ([`Placement::limit_of_switches`]).
+//!
 //! These limits leave out the cost of cache updates, fenced and conservative reads, admissions and
 //! evictions. No content of a cache has a key whose value fits no slot: its requests are its node's
 //! in every limit.
@@ -348,6 +353,22 @@ impl Placement {
                 requests(key.reads * work.read, key.writes * work.write);
         }
         load
+    }
+
+    /// Requests per operation that each chain of switches draws, counted as their nodes count them
+    /// ([`Work`]).
+    fn chain_load(&self, demand: Demand) -> Vec<f64> {
+        let mut load = vec![0.0; self.chains()];
+        for (partition, requests) in self.map.partitions().iter().zip(self.partition_load(demand)) {
+            load[usize::from(partition.chain)] += requests;
+        }
+        load
+    }
+
+    /// Operations a second at which the first switch of the busiest chain passes `switch_pps` packets
+    /// a second, in chains of two switches or more. It doesn't depend on what is cached.
+    pub fn limit_of_switches(&self, demand: Demand, switch_pps: f64) -> f64 {
+        switch_pps / (2.0 * max(&self.chain_load(demand)))
     }
 
     /// The limit under `policy` with these keys cached. (Cached keys that are not among the
@@ -777,6 +798,26 @@ mod tests {
         };
         let busiest = |count| max(&limit(count));
         assert!((busiest(1) - 0.3).abs() < 1e-9 && (busiest(2) - 0.2).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_switches_of_the_busiest_chain_pass_each_of_its_requests_twice() {
+        let equal = map(4, 4);
+        let with_chain = |(place, partition): (usize, &Partition)| Partition {
+            chain: u16::from(place == 3),
+            ..partition.clone()
+        };
+        let map = Map::new(equal.partitions().iter().enumerate().map(with_chain).collect());
+        let placement = |shares: &[(u64, f64)]| {
+            let hot = shares.iter().map(|&(at, share)| (KeyHash::at_position(at << 62), share));
+            Placement::new(map.as_ref().expect("a map"), hot)
+        };
+        let demand = Demand { reads: 1.5, writes: 0.5 };
+        let limit = |shares: &[(u64, f64)]| placement(shares).limit_of_switches(demand, 1000.0);
+        // The three quarters of the first chain draw 1.5 requests an operation.
+        assert!((limit(&[]) - 1000.0 / 3.0).abs() < 1e-9);
+        // All requests are for one key.
+        assert!((limit(&[(3, 1.0)]) - 250.0).abs() < 1e-9);
     }
 
     #[test]

@@ -108,6 +108,8 @@ pub(crate) struct Case {
     /// Chains of switches, which share the keys, and switches of a chain.
     pub(crate) chains: u16,
     pub(crate) layers: u8,
+    /// Time between two packets that a switch takes, in nanoseconds; 0: it has no limit.
+    pub(crate) switch_packet_ns: u64,
     pub(crate) snapshot_us: u64,
     pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
@@ -130,6 +132,7 @@ impl Default for Case {
             schemes: &Scheme::OF_ONE_LAYER,
             chains: 1,
             layers: 1,
+            switch_packet_ns: 0,
             snapshot_us: 10_000_000,
             partitions: PARTITIONS,
             is_cold: false,
@@ -142,6 +145,11 @@ impl Case {
     /// The scheme that is judged.
     pub(crate) fn ours(&self) -> Scheme {
         *self.schemes.last().expect("something is compared")
+    }
+
+    /// Packets a second that a switch passes at most, if it has a limit.
+    pub(crate) fn switch_pps(&self) -> Option<f64> {
+        (self.switch_packet_ns > 0).then(|| 1e9 / self.switch_packet_ns as f64)
     }
 
     /// What it is compared with.
@@ -162,6 +170,8 @@ pub(crate) struct Measured {
     pub(crate) limit_learned_ops: Option<f64>,
     /// The same with what was cached meanwhile; `None` where what is hot moves.
     pub(crate) limit_cached_ops: Option<f64>,
+    /// What switches of a limited capacity allow, whatever is cached: no other limit is above it.
+    pub(crate) limit_switches_ops: Option<f64>,
     /// The share that the cache answered.
     pub(crate) hit_ratio: f64,
     pub(crate) cached: usize,
@@ -210,6 +220,8 @@ pub(crate) struct Bench {
     placement: Placement,
     map: Map,
     hash_key: HashKey,
+    /// What switches of a limited capacity allow, in operations a second.
+    limit_switches_ops: Option<f64>,
 }
 
 impl Bench {
@@ -226,7 +238,10 @@ impl Bench {
         };
         let spec = &setup.workload;
         let placement = Placement::of_workload_with(spec, 0, keys, &map, hash_key, work);
-        Bench { case, profile: profile.clone(), seed, placement, map, hash_key }
+        let of_switches = |pps| placement.limit_of_switches(case.workload.demand(), pps);
+        let limit_switches_ops = case.switch_pps().map(of_switches);
+        let profile = profile.clone();
+        Bench { case, profile, seed, placement, map, hash_key, limit_switches_ops }
     }
 
     fn setup_of(case: &Case, profile: &Profile, seed: u64, scheme: Scheme, lanes: u32) -> Setup {
@@ -244,6 +259,7 @@ impl Bench {
             cache_records: case.cache_records,
             chains: case.chains,
             layers: case.layers,
+            switch_packet_ns: case.switch_packet_ns,
             snapshot_us: case.snapshot_us,
             partitions: case.partitions,
             profile: profile.clone(),
@@ -324,9 +340,11 @@ impl Bench {
         Bench::setup_of(&self.case, &self.profile, self.seed, scheme, lanes)
     }
 
-    /// A limit in operations a second; clients don't ask for more than they do.
+    /// A limit in operations a second; clients don't ask for more than they do, and switches may
+    /// have a limit of their own.
     fn ops(&self, limit: &Limit) -> f64 {
-        limit.ops(NODE_WORK).min(self.case.most_ops)
+        let of_switches = self.limit_switches_ops.unwrap_or(f64::INFINITY);
+        limit.ops(NODE_WORK).min(self.case.most_ops).min(of_switches)
     }
 
     /// The limit with what a perfect learner had cached during a batch, if there was one.
@@ -494,6 +512,7 @@ impl Bench {
         Measured {
             throughput_ops: run.throughput_ops(),
             limit_ops: self.ops(&self.ideal(scheme)),
+            limit_switches_ops: self.limit_switches_ops,
             limit_learned_ops: self.limit_learned(scheme, &run).map(|limit| self.ops(&limit)),
             limit_cached_ops: self.limit_cached(scheme, &run).map(|limit| self.ops(&limit)),
             hit_ratio: run.cached as f64 / (run.completed as f64).max(1.0),
@@ -640,6 +659,32 @@ mod tests {
         let lengths = bench.setup(Scheme::FarReach).workload.lengths();
         let preloadable = bench.preloadable();
         assert!(preloadable.len() == 500 && preloadable.iter().all(|&i| lengths.is_cacheable(i)));
+    }
+
+    #[test]
+    fn switches_of_a_limited_capacity_are_the_limit_of_all_schemes() {
+        let case =
+            Case { switch_packet_ns: 10_000, schemes: &Scheme::OF_LAYERS, ..tiny(Workload::A) };
+        let case = Case { chains: 2, layers: 2, ..case };
+        for scheme in Scheme::OF_LAYERS {
+            let run = throughput(case.clone(), scheme, 3);
+            let of_limit = run.throughput_ops / run.limit_ops;
+            // 0.1 Mpps, each packet twice: for one chain half of it, for two that are even all.
+            assert!((50_000.0..100_000.0).contains(&run.limit_ops), "{scheme}: {run:?}");
+            let is_within = (0.97..1.01).contains(&of_limit);
+            assert!(is_within && run.is_converged && run.failed == 0, "{scheme}: {run:?}");
+        }
+        // Above what the nodes do, they are the limit.
+        let fast = Case { switch_packet_ns: 10, ..case.clone() };
+        let none = Case { switch_packet_ns: 0, ..case };
+        let [fast, none] = [fast, none].map(|case| throughput(case, Scheme::DistReach, 3));
+        assert!(
+            (fast.throughput_ops / none.throughput_ops - 1.0).abs() < 0.02,
+            "{fast:?} {none:?}"
+        );
+        assert!(
+            fast.limit_switches_ops > Some(fast.limit_ops) && none.limit_switches_ops.is_none()
+        );
     }
 
     #[test]

@@ -178,6 +178,11 @@ impl Experiment {
         },
         Experiment { name: "S3", weight: 20, run: failure::by_layers },
         Experiment { name: "S4", weight: 5, run: hops::run },
+        Experiment {
+            name: "S5",
+            weight: 40,
+            run: |context| sweep::run_all(context, &[&sweep::CAPACITY, &sweep::CAPACITY_CHAINS]),
+        },
         Experiment { name: "twitter", weight: 90, run: twitter::run },
     ];
 

@@ -1,4 +1,4 @@
-//! Throughput by one parameter: Exp#1, #3 to #6, and with several switches #10 to #12 and #S1.
+//! Throughput by one parameter: Exp#1, #3 to #6, and with several switches #10 to #12, #S1 and #S5.
 
 use super::{Context, Finding, label, layered};
 use crate::confidence::Estimate;
@@ -228,6 +228,53 @@ pub(crate) const LAYERED_SKEW: Sweep = Sweep {
     ..LAYERED_WRITES
 };
 
+/// The first half of Exp#S5.
+pub(crate) const CAPACITY: Sweep = Sweep {
+    name: "S5",
+    file: "expS5_capacity",
+    title: "Two layers: throughput of switches with a capacity",
+    parameter: "switch_mpps",
+    axis: "packets a switch passes, M/s",
+    is_ordered: true,
+    is_logarithmic: true,
+    points: |base| {
+        let case = |switch_packet_ns| Case { switch_packet_ns, ..layered(base) };
+        [4_000, 2_000, 1_000, 500, 250, 125]
+            .into_iter()
+            .map(case)
+            .map(|case| (mpps(&case).expect("it has a limit"), case))
+            .collect()
+    },
+    paper: "Not in the paper.",
+    differs: "Each switch passes one packet after the other, and all others wait. A request passes \
+              the first switch of its chain twice, as the request and as its answer, whether the \
+              cache has its key or not, so `limit of switches` is the same for both schemes: the \
+              capacity over twice the share of the busiest chain. `limit` is the less of that and \
+              of what the nodes allow. The first sweep is workload A on 16 servers with two \
+              switches a layer. The second has 64 servers and switches of 0.25 M packets/s, which \
+              are the limit then, so that it shows how evenly chains share the load. DistCache, \
+              whose clients send a read to the less loaded of two switches, isn't built yet, so its \
+              bars are missing.",
+};
+
+/// The second half of Exp#S5.
+pub(crate) const CAPACITY_CHAINS: Sweep = Sweep {
+    file: "expS5_switches",
+    parameter: SWITCHES.parameter,
+    axis: SWITCHES.axis,
+    points: |base| {
+        let base = Case { switch_packet_ns: 4_000, servers: 64, ..layered(base) };
+        let case = |chains| Case { chains, ..base.clone() };
+        [1, 2, 4, 8].into_iter().map(|chains| (chains.to_string(), case(chains))).collect()
+    },
+    ..CAPACITY
+};
+
+/// Packets that a switch of a limited capacity passes, in millions a second.
+fn mpps(case: &Case) -> Option<String> {
+    case.switch_pps().map(|pps| (pps / 1e6).to_string())
+}
+
 fn writes_only(case: Case) -> Case {
     Case { workload: Workload::Mix(100.0), ..case }
 }
@@ -370,12 +417,19 @@ pub(crate) fn start(is_cold: bool) -> &'static str {
     if is_cold { "cold" } else { "preloaded" }
 }
 
+/// A file with a row for each run of each scheme. Those of switches with a capacity have two
+/// columns more.
 fn csv(context: &Context, points: &[(String, Case)], runs: &[Run]) -> Csv {
-    let mut csv = Csv::new(&COLUMNS);
+    let is_limited = points.iter().any(|(_, case)| case.switch_pps().is_some());
+    let more: &[&str] = if is_limited { &["switch_mpps", "limit_switches_ops"] } else { &[] };
+    let mut csv = Csv::new(&[&COLUMNS[..], more].concat());
     for Run { point, is_cold, seed, measured } in runs {
         let case = Case { is_cold: *is_cold, ..points[*point].1.clone() };
         for (scheme, measured) in measured.iter() {
-            csv.row(&row(&context.profile, scheme, &case, *seed, measured));
+            let mut fields = row(&context.profile, scheme, &case, *seed, measured);
+            fields.extend(mpps(&case));
+            fields.extend(measured.limit_switches_ops.map(|ops| format!("{ops:.0}")));
+            csv.row(&fields);
         }
     }
     csv
@@ -413,6 +467,10 @@ impl Results<'_> {
         let mut head = vec![self.sweep.parameter.to_owned()];
         head.extend(schemes.iter().map(Scheme::to_string));
         head.push("limit".to_owned());
+        let is_limited = self.case.switch_pps().is_some();
+        if is_limited {
+            head.push("limit of switches".to_owned());
+        }
         if self.is_cold {
             head.push("limit_learned".to_owned());
         }
@@ -444,6 +502,10 @@ impl Results<'_> {
             let throughput = |scheme: &Scheme| self.of(point, |m| m[*scheme].throughput_ops);
             cells.extend(schemes.iter().map(|scheme| mops(throughput(scheme))));
             cells.push(mops(self.of(point, |m| m[ours].limit_ops)));
+            if is_limited {
+                let of_switches = |m: &PerScheme<Measured>| m[ours].limit_switches_ops;
+                cells.push(mops(self.of(point, |m| of_switches(m).expect("they have one"))));
+            }
             if self.is_cold {
                 cells.push(mops(self.of(point, |m| m[ours].goal_ops())));
             }

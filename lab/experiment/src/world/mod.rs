@@ -62,6 +62,8 @@ pub(crate) struct Setup {
     /// Chains of switches, and switches of a chain.
     pub(crate) chains: u16,
     pub(crate) layers: u8,
+    /// Time between two packets that a switch takes; 0: it has no limit.
+    pub(crate) switch_packet_ns: u64,
     /// Time between two snapshots; 0: none.
     pub(crate) snapshot_us: u64,
     pub(crate) partitions: u32,

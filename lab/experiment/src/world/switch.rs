@@ -1,5 +1,5 @@
 //! The switches: the production datapath and agent. A packet takes the pipeline's time, a command
-//! the agent's time for its entries.
+//! the agent's time for its entries. In a switch of a limited capacity packets wait for their turn.
 
 use super::{Event, World};
 use crate::profile::Profile;
@@ -22,6 +22,19 @@ struct RunningSwitch {
     datapath: Arc<Datapath>,
     target: DatapathTarget<Datapath>,
     agent: Agent,
+    /// When the pipeline may take the next packet.
+    takes_ns: u64,
+}
+
+impl RunningSwitch {
+    /// When a packet that arrives now has its turn, if each takes `packet_ns`. They are taken in the
+    /// order in which they arrive.
+    #[inline]
+    fn turn_ns(&mut self, now_ns: u64, packet_ns: u64) -> u64 {
+        let turn_ns = self.takes_ns.max(now_ns);
+        self.takes_ns = turn_ns + packet_ns;
+        turn_ns
+    }
 }
 
 /// A switch, or its place.
@@ -57,7 +70,7 @@ impl World {
         let layer = self.rack.layer_of(switch);
         let address = Part::Switch(switch).address();
         let agent = self.rack.agent(boot, layer, domain, address, now);
-        slot.running = Some(Box::new(RunningSwitch { datapath, target, agent }));
+        slot.running = Some(Box::new(RunningSwitch { datapath, target, agent, takes_ns: 0 }));
         self.timeline.push(self.now_ns + POLL_NS, Event::Poll(switch, boots));
         self.agent_acts(switch, |agent| agent.handle_timeout(now));
     }
@@ -75,10 +88,12 @@ impl World {
         let switch = flight.to;
         let bits: u32 = self.random.random();
         let unix_ms = self.now().unix_ms;
-        let Some(running) = &self.switches[usize::from(switch)].running else {
+        let Some(running) = &mut self.switches[usize::from(switch)].running else {
             self.timeline.done(flight);
             return;
         };
+        // What it does it does at once: as packets keep their order, only when it leaves can differ.
+        let turn_ns = running.turn_ns(self.now_ns, self.setup.switch_packet_ns);
         let verdict = running.datapath.process(
             &mut flight.packet,
             flight.from,
@@ -111,8 +126,7 @@ impl World {
             _ => unreachable!("a switch sends to clients, nodes and its neighbours"),
         };
         flight.to = index;
-        let arrives_ns =
-            self.now_ns + self.setup.profile.pipeline_ns + self.link_ns(&flight.packet);
+        let arrives_ns = turn_ns + self.setup.profile.pipeline_ns + self.link_ns(&flight.packet);
         self.timeline.send(link, arrives_ns, flight);
     }
 
