@@ -24,7 +24,7 @@ const SEED_MAX: u64 = u64::MAX >> 1;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ExperimentArgs {
     /// Which experiments: `all`; numbers of FarReach's (1 to 9) and of DistReach's (10 to 13, S1 to
-    /// S3; 13b, S4 and S5 are ours); `twitter` (the published figures of its cache clusters)
+    /// S3; 13b and S4 to S6 are ours); `twitter` (the published figures of its cache clusters)
     #[arg(required = true, value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Directory for CSV files, figures and the report; made if it doesn't exist

@@ -4,6 +4,7 @@
 use crate::batch::{Batch, Content, Contents, Counters, Learned};
 use crate::profile::Profile;
 use crate::world::{Drive, PARTITIONS, Setup, World};
+use switchback_assembly::Times;
 use switchback_bench::limit::{Limit, Placement, Policy, Work};
 use switchback_bench::workload::{Change, Demand, KeySpace, ValueBytes, Workload, WorkloadSpec};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, HashKey, Map, Scheme};
@@ -111,6 +112,12 @@ pub(crate) struct Case {
     /// Time between two packets that a switch takes, in nanoseconds; 0: it has no limit.
     pub(crate) switch_packet_ns: u64,
     pub(crate) snapshot_us: u64,
+    /// How long a record may be in switches alone until it is on its way to its node; `None`: as
+    /// long as it is cached.
+    pub(crate) dirty_max_us: Option<u64>,
+    /// Clients send a request again as soon as the product's do, though it may wait in a queue
+    /// still; else only after any queue.
+    pub(crate) asks_again_soon: bool,
     pub(crate) partitions: u32,
     /// The cache is empty at first, and learns what is hot.
     pub(crate) is_cold: bool,
@@ -134,6 +141,8 @@ impl Default for Case {
             layers: 1,
             switch_packet_ns: 0,
             snapshot_us: 10_000_000,
+            dirty_max_us: Times::default().dirty_max_us,
+            asks_again_soon: false,
             partitions: PARTITIONS,
             is_cold: false,
             most_ops: f64::INFINITY,
@@ -261,6 +270,8 @@ impl Bench {
             layers: case.layers,
             switch_packet_ns: case.switch_packet_ns,
             snapshot_us: case.snapshot_us,
+            dirty_max_us: case.dirty_max_us,
+            asks_again_soon: case.asks_again_soon,
             partitions: case.partitions,
             profile: profile.clone(),
             seed,

@@ -1,7 +1,7 @@
 //! Exp#13, #13b and #S3: a switch of a chain dies, its records are in the other switches of the
 //! chain, and no client is asked.
 
-use super::recovery::{admission_ns, patience_of, sizes, total_us};
+use super::recovery::{admission_ns, recovered, sizes, total_us};
 use super::{Context, Finding, layered};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Table, Ticks};
@@ -14,11 +14,11 @@ use switchback_core::controller::RecoveryTimes;
 use switchback_wire::Scheme;
 
 /// The chain of which a switch dies.
-const CHAIN: u16 = 0;
+pub(super) const CHAIN: u16 = 0;
 /// Requests come at this share of what the rack can do.
 const LOAD: f64 = 0.5;
 /// As many may wait for the recovery as come meanwhile.
-const LANES: u32 = 65_536;
+pub(super) const LANES: u32 = 65_536;
 /// Cached records of a chain where their number isn't what is varied.
 const RECORDS: u32 = 10_000;
 /// Layers that are compared.
@@ -27,9 +27,6 @@ const LAYERS: [u8; 4] = [2, 3, 4, 8];
 const BUCKET_NS: u64 = 10_000_000;
 /// Buckets before the crash, and in all.
 const BUCKETS: (u64, u64) = (10, 40);
-/// How often a run asks the controller whether the recovery has ended. The controller measures its
-/// steps.
-const ASK_NS: u64 = 1_000_000;
 
 /// Which switch of the chain dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,15 +100,7 @@ fn recovery(context: &Context, job: &Job<'_>) -> RecoveryTimes {
     let mut world = job.rack(context);
     let epoch = world.status().epoch;
     job.kill(&mut world);
-    let at_most_ns = world.now_ns() + patience_of(job.profile, job.cache_records);
-    loop {
-        world.run_for(ASK_NS);
-        let recovery = world.status().recovery;
-        if let Some(times) = recovery.filter(|times| times.epoch > epoch && times.missing == 0) {
-            return times;
-        }
-        assert!(world.now_ns() < at_most_ns, "a recovery ends: {recovery:?}");
-    }
+    recovered(&mut world, epoch)
 }
 
 /// Runs it for all jobs, and makes a row of each with what it is named by.
@@ -337,7 +326,7 @@ pub(crate) fn by_layers(context: &Context) -> Finding {
 }
 
 /// Classes of operations, and their names.
-const CLASSES: [(usize, &str); 3] = [
+pub(super) const CLASSES: [(usize, &str); 3] = [
     (Classes::CACHED, "cached keys of the chain"),
     (Classes::UNCACHED, "its other keys"),
     (Classes::OTHERS, "the other chain"),

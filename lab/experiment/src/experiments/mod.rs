@@ -1,6 +1,7 @@
 //! The experiments: those of FarReach's and of DistReach's papers and one on real workloads, each
 //! with its runs and the texts of its report.
 
+mod cleaning;
 mod dynamic;
 mod failure;
 pub(crate) mod goals;
@@ -183,6 +184,7 @@ impl Experiment {
             weight: 40,
             run: |context| sweep::run_all(context, &[&sweep::CAPACITY, &sweep::CAPACITY_CHAINS]),
         },
+        Experiment { name: "S6", weight: 60, run: cleaning::run },
         Experiment { name: "twitter", weight: 90, run: twitter::run },
     ];
 

@@ -7,7 +7,7 @@ use crate::confidence::Estimate;
 use crate::output::{Csv, Figure, Series, Table, Ticks};
 use crate::profile::Profile;
 use crate::trial::{Bench, Case, Measured};
-use crate::world::Drive;
+use crate::world::{Drive, Setup, World};
 use switchback_bench::workload::Workload;
 use switchback_core::controller::RecoveryTimes;
 use switchback_wire::Scheme;
@@ -135,28 +135,37 @@ fn recover(context: &Context, job: &Job<'_>) -> Run {
     let before = bench.measured(Scheme::FarReach, &world, &counters);
     let epoch = world.status().epoch;
     world.kill_switch(0);
-    let at_most_ns = world.now_ns() + patience_ns(job);
-    loop {
+    Run { before, times: recovered(&mut world, epoch) }
+}
+
+/// Runs until an epoch after this one is recovered and its keys are back in the cache; how long the
+/// steps took.
+pub(super) fn recovered(world: &mut World, epoch: u32) -> RecoveryTimes {
+    let is_over = |world: &World| {
+        world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0)
+    };
+    run_until(world, |world| is_over(world).is_some());
+    is_over(world).expect("it is over now")
+}
+
+/// Runs until a change of the chain has come so far.
+///
+/// # Panics
+/// It takes longer than anything that the chain does with all its records.
+pub(super) fn run_until(world: &mut World, has_come: impl Fn(&World) -> bool) {
+    let at_most_ns = world.now_ns() + patience_ns(world);
+    while !has_come(world) {
+        assert!(world.now_ns() < at_most_ns, "a change ends: {:?}", world.status().recovery);
         world.run_for(ASK_NS);
-        let times =
-            world.status().recovery.filter(|times| times.epoch > epoch && times.missing == 0);
-        if let Some(times) = times {
-            return Run { before, times };
-        }
-        assert!(world.now_ns() < at_most_ns, "a recovery ends: {:?}", world.status().recovery);
     }
 }
 
 /// Time limit of a recovery, in nanoseconds: more than the agent needs for the entries of the
 /// cache, and one node for all its records.
-fn patience_ns(job: &Job<'_>) -> u64 {
-    patience_of(job.profile, job.cache_records)
-}
-
-/// The same of a cache of this many records.
-pub(super) fn patience_of(profile: &Profile, cache_records: u32) -> u64 {
-    let storing_ns = u64::from(cache_records) * profile.node_write_ns;
-    PATIENCE_NS + 3 * (admission_ns(profile, cache_records) + storing_ns)
+fn patience_ns(world: &World) -> u64 {
+    let Setup { profile, cache_records, .. } = world.setup();
+    let storing_ns = u64::from(*cache_records) * profile.node_write_ns;
+    PATIENCE_NS + 3 * (admission_ns(profile, *cache_records) + storing_ns)
 }
 
 /// Time of all steps, in microseconds.

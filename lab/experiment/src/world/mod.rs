@@ -66,6 +66,10 @@ pub(crate) struct Setup {
     pub(crate) switch_packet_ns: u64,
     /// Time between two snapshots; 0: none.
     pub(crate) snapshot_us: u64,
+    /// How long a record may be in switches alone; `None`: as long as it is cached.
+    pub(crate) dirty_max_us: Option<u64>,
+    /// Clients send a request again as soon as the product's do; else only after any queue.
+    pub(crate) asks_again_soon: bool,
     pub(crate) partitions: u32,
     pub(crate) profile: Profile,
     pub(crate) seed: u64,
@@ -118,16 +122,26 @@ impl Setup {
         }
     }
 
-    /// No packet is lost but in a crash of a switch: a request is sent again only when it must
-    /// have been, whatever the queue it waits in.
-    fn times(&self) -> Times {
+    /// When clients send a request again. No packet is lost but in a crash of a switch, so it is
+    /// only when it must have been, whatever the queue it waits in, or else as soon as the
+    /// product's clients do.
+    fn client_retry_us(&self) -> (u64, u64) {
+        let (first_us, longest_us) = Times::default().client_retry_us;
         let longest_ns = self.profile.node_work_ns(self.workload.value_bytes.longest())[1];
-        let longest_queue_us = u64::from(self.lanes) * longest_ns * 2 / 1000;
-        let client_retry_us = (longest_queue_us.max(10_000), longest_queue_us.max(500_000));
+        let longest_queue_us = match self.asks_again_soon {
+            true => 0,
+            false => u64::from(self.lanes) * longest_ns * 2 / 1000,
+        };
+        (longest_queue_us.max(first_us), longest_queue_us.max(longest_us))
+    }
+
+    fn times(&self) -> Times {
+        let client_retry_us = self.client_retry_us();
         Times {
             client_retry_us,
             deadline_us: (10 * client_retry_us.1).max(5_000_000),
             snapshot_us: (self.snapshot_us != 0).then_some(self.snapshot_us),
+            dirty_max_us: self.dirty_max_us,
             ..Times::default()
         }
     }
@@ -469,8 +483,21 @@ impl World {
     /// A switch dies with everything in it; another one starts in its place.
     pub(crate) fn kill_switch(&mut self, switch: u16) {
         self.lose_switch(switch);
+        self.return_switch(switch);
+    }
+
+    /// Another switch starts in the place of one that died.
+    pub(crate) fn return_switch(&mut self, switch: u16) {
         let starts_ns = self.now_ns + self.setup.profile.switch_restart_ns;
         self.timeline.push(starts_ns, Event::SwitchStarts(switch));
+    }
+
+    /// An operator takes a switch out of service: its chain goes on with the others.
+    pub(crate) fn drain_switch(&mut self, switch: u16) {
+        let now = self.now();
+        let drained = self.controller.controller.drain_switch(now, switch, None);
+        drained.expect("its chain has another switch");
+        self.pump_controller();
     }
 
     /// From now on clients neither hear nor do anything.

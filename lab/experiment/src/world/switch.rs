@@ -8,8 +8,9 @@ use rand::RngExt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use switchback_assembly::Part;
-use switchback_core::control::{BATCH_MAX, Command, SwitchCommand};
+use switchback_core::control::{BATCH_MAX, Command, Location, SwitchCommand};
 use switchback_core::switch::{Agent, carry_out};
+use switchback_datapath::state::bits;
 use switchback_datapath::{Control, Datapath, Shard, Verdict};
 use switchback_net::DatapathTarget;
 use switchback_wire::{Address, KeyHash};
@@ -229,6 +230,27 @@ impl World {
     /// Keys in the tables of the chains.
     pub(crate) fn entries(&self) -> usize {
         self.owners().map(|owner| owner.agent.cached()).sum()
+    }
+
+    /// The switch of a chain that has what the chain caches, if one serves.
+    fn owner_of(&self, chain: u16) -> Option<&RunningSwitch> {
+        let owner = *self.status().chains[usize::from(chain)].members.last()?;
+        self.switches[usize::from(owner)].running.as_deref()
+    }
+
+    /// Keys in the table of a chain, whichever switch owns it now.
+    pub(crate) fn entries_of(&self, chain: u16) -> usize {
+        self.owner_of(chain).map_or(0, |owner| owner.agent.cached())
+    }
+
+    /// Records of a chain that no node has.
+    pub(crate) fn dirty_of(&self, chain: u16) -> usize {
+        let Some(RunningSwitch { agent, datapath, .. }) = self.owner_of(chain) else { return 0 };
+        let is_dirty = |at: &Location| {
+            let record = datapath.peek_record(at.class, at.slot);
+            record.is_some_and(|record| record.state & bits::DIRTY != 0)
+        };
+        agent.entries().filter(|(entry, _)| is_dirty(&entry.at)).count()
     }
 
     /// Keys in the caches, without those under eviction.
