@@ -15,13 +15,14 @@ Examples:
   The model beside the machine, in one run:
       switchback lab experiment 1 2 7 8 9 --measured --out results
 
-The same seed gives the same figures, on any number of processors. docs/measure/evaluation.md has the method.";
+The same seed gives the same figures, on any number of processors, but for 14, which is measured on this machine.
+docs/measure/evaluation.md has the method.";
 
 /// Repeat FarReach's evaluation in virtual time, every figure beside its limit.
 ///
 /// The production pipeline and state machines run with service times, delays and capacities as
-/// parameters: what comes out is modelled, not measured. Writes a CSV file and figures (SVG, PNG)
-/// for each experiment, and a report.
+/// parameters: what comes out is modelled, not measured (14 is). Writes a CSV file and figures
+/// (SVG, PNG) for each experiment, and a report.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ExperimentCommand {

@@ -1,10 +1,13 @@
 //! What is measured: one kind of packet on one size of table.
 
 use serde::Serialize;
-use switchback_wire::{Header, Op};
+use switchback_wire::{Header, Op, Seq, flags, record_flags};
 
 /// Length of keys.
 pub(crate) const KEY_BYTES: usize = 16;
+
+/// In which the tables serve.
+pub(crate) const EPOCH: u32 = 1;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -13,6 +16,8 @@ pub(crate) enum Operation {
     Read,
     Write,
     Delete,
+    /// An owner's answer to a write, which a keeper stores.
+    Keep,
 }
 
 /// Whether the cache has it.
@@ -59,13 +64,28 @@ impl Case {
             Operation::Read => (Op::Read, 0),
             Operation::Write => (Op::Write, size.value_bytes as usize),
             Operation::Delete => (Op::Delete, 0),
+            Operation::Keep => (Op::WriteReply, size.value_bytes as usize),
         };
-        (Header { epoch: 1, ..Header::new(op) }, value_bytes)
+        let header = Header { epoch: EPOCH, ..Header::new(op) };
+        if self.operation == Operation::Keep {
+            let (flags, record_flags) = (flags::CACHED, record_flags::DIRTY);
+            return (Header { flags, record_flags, ..header }, value_bytes);
+        }
+        (header, value_bytes)
+    }
+
+    /// The version of the packet at this place: only an owner's answers tell one, each a newer one.
+    pub(crate) fn seq(&self, at: usize) -> Seq {
+        match self.operation {
+            Operation::Keep => Seq::new(EPOCH, at as u64 + 1),
+            _ => Seq::NONE,
+        }
     }
 
     /// The counter that counts packets of this case.
     pub(crate) fn counted(&self, statistics: &switchback_datapath::Statistics) -> u64 {
         match (self.operation, self.outcome) {
+            (Operation::Keep, _) => statistics.kept,
             (Operation::Read, Outcome::Hit) => statistics.read_hits,
             (Operation::Read, Outcome::Miss) => statistics.read_misses,
             (_, Outcome::Hit) => statistics.absorbed_writes,
@@ -80,6 +100,7 @@ impl std::fmt::Display for Case {
             Operation::Read => "read",
             Operation::Write => "write",
             Operation::Delete => "delete",
+            Operation::Keep => "kept answer",
         };
         write!(f, "{} {operation}", if self.outcome == Outcome::Hit { "hit" } else { "miss" })
     }

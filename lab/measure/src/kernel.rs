@@ -8,7 +8,7 @@ use crate::requests::{Request, requests};
 use anyhow::{Context as _, ensure};
 use std::net::UdpSocket;
 use std::time::Instant;
-use switchback_datapath::{Control, Statistics, Verdict};
+use switchback_datapath::{Control, Verdict};
 use switchback_wire::{Address, Packet};
 use switchback_xdp::Segment;
 use switchback_xdp::measure::{Meter, Program, Step};
@@ -118,7 +118,7 @@ impl Subject for Kernel {
         self.repeat(step, case.cpus, 0)
     }
 
-    fn statistics(&self) -> Statistics {
-        self.meter.statistics()
+    fn counted(&self, case: &Case) -> u64 {
+        case.counted(&self.meter.statistics())
     }
 }

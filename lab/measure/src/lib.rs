@@ -1,5 +1,5 @@
-//! What a packet costs the switch (`switchback lab datapath bench`), and what every part costs
-//! (`switchback lab calibrate`).
+//! What a packet costs the switch (`switchback lab datapath bench`), what each role takes of a
+//! switch (`switchback lab experiment 14`), and what every part costs (`switchback lab calibrate`).
 //!
 //! The native build and the kernel's are driven with the same requests in the same run. Throughput
 //! of whole racks is `switchback-bench`'s business.
@@ -16,6 +16,7 @@ mod peers;
 mod pinned;
 mod report;
 mod requests;
+pub mod roles;
 
 pub use calibrate::{CalibrateArgs, run as calibrate};
 pub use cli::DatapathArgs;

@@ -1,14 +1,14 @@
 //! All cases on one size of tables, native and in the kernel, in turn.
 
-use crate::cases::{Case, Size};
+use crate::cases::{Case, EPOCH, Size};
 use crate::pinned::Took;
 use crate::requests::Request;
 use anyhow::ensure;
 use serde::Serialize;
 use std::net::Ipv4Addr;
 use switchback_bench::report::Spread;
-use switchback_datapath::{Control, Statistics, Verdict};
-use switchback_wire::{Header, Map, Op, Packet};
+use switchback_datapath::{Control, Verdict};
+use switchback_wire::{Header, Map, Op, Packet, Place};
 
 /// Packets between two looks at the clock: few enough that most stretches are not preempted on a
 /// busy machine.
@@ -31,7 +31,8 @@ pub(crate) enum Step {
 pub(crate) trait Subject {
     /// A step's packets on each CPU.
     fn round(&mut self, step: Step, case: &Case) -> anyhow::Result<Took>;
-    fn statistics(&self) -> Statistics;
+    /// How many packets so far have met what the case says.
+    fn counted(&self, case: &Case) -> u64;
 }
 
 /// A datapath whose tables are filled.
@@ -41,35 +42,50 @@ pub(crate) trait Tables {
     fn process(&self, packet: &mut Packet) -> Verdict;
 }
 
-/// Gives every slot a key, and every key a value.
-pub(crate) fn fill(tables: &impl Tables, size: Size) -> anyhow::Result<()> {
-    let datapath = tables.control();
-    let control = |header: Header, key: &[u8]| {
-        let mut packet = Packet::build(header, &[], key);
-        let verdict = datapath.inject(&mut packet);
-        ensure!(verdict == Verdict::Reply, "the datapath refuses {:?}: {verdict:?}", header.op);
-        Ok(())
-    };
+/// Runs one of the agent's packets.
+fn control(datapath: &impl Control, header: Header, key: &[u8]) -> anyhow::Result<()> {
+    let verdict = datapath.inject(&mut Packet::build(header, &[], key));
+    ensure!(verdict == Verdict::Reply, "the datapath refuses {:?}: {verdict:?}", header.op);
+    Ok(())
+}
+
+/// Begins an epoch, with nothing cached.
+pub(crate) fn serve(datapath: &impl Control, place: &Place) -> anyhow::Result<()> {
     datapath.set_map(&Map::equal(vec![vec![0]; datapath.config().partitions as usize]))?;
     datapath.set_node(0, std::net::SocketAddr::from(NODE).into());
-    control(Header { epoch: 1, generation: 1, ..Header::new(Op::SetEpoch) }, b"-")?;
+    datapath.set_place(place)?;
+    let header = Header { epoch: EPOCH, generation: 1, ..Header::new(Op::SetEpoch) };
+    control(datapath, header, b"-")
+}
+
+/// Gives a slot its key, without a value.
+pub(crate) fn admit(datapath: &impl Control, slot: u32) -> anyhow::Result<()> {
+    let Request { key, hash, .. } = Request::new(slot.into(), 0);
+    let header = Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
+    control(datapath, header, &key)?;
+    datapath.lookup_insert(&hash, 0, slot)?;
+    control(datapath, Header { op: Op::SetValid, ..header }, &key)
+}
+
+/// Gives every slot a key, and every key a value.
+pub(crate) fn fill(tables: &impl Tables, size: Size) -> anyhow::Result<()> {
+    serve(tables.control(), &Place::sole())?;
     let value = vec![7; size.value_bytes as usize];
-    for slot in 0..size.slots {
-        let Request { key, hash, .. } = Request::new(slot.into(), 0);
-        let header =
-            Header { location: slot, request: 1, key_hash: hash, ..Header::new(Op::Admit) };
-        control(header, &key)?;
-        datapath.lookup_insert(&hash, 0, slot)?;
-        control(Header { op: Op::SetValid, ..header }, &key)?;
-        write(tables, slot, u64::from(slot / LANES) + 1, &value)?;
-    }
-    Ok(())
+    (0..size.slots).try_for_each(|slot| {
+        admit(tables.control(), slot)?;
+        write(tables, slot, u64::from(slot / LANES) + 1, &value)
+    })
 }
 
 fn write(tables: &impl Tables, slot: u32, request: u64, value: &[u8]) -> anyhow::Result<()> {
     let Request { key, hash, .. } = Request::new(slot.into(), 0);
-    let header =
-        Header { epoch: 1, request, lane: slot % LANES, key_hash: hash, ..Header::new(Op::Write) };
+    let header = Header {
+        epoch: EPOCH,
+        request,
+        lane: slot % LANES,
+        key_hash: hash,
+        ..Header::new(Op::Write)
+    };
     let verdict = tables.process(&mut Packet::build(header, value, &key));
     ensure!(verdict == Verdict::Reply, "the datapath refuses to write a key: {verdict:?}");
     Ok(())
@@ -92,6 +108,15 @@ pub(crate) struct Cost {
     /// Of the packets, how many met what the case says; the others met a record or lane that
     /// another CPU had.
     pub(crate) share: f64,
+}
+
+impl Cost {
+    /// A packet, without making it.
+    pub(crate) fn net_ns(&self) -> Spread {
+        let net = |ns: f64| (ns - self.building_ns).max(1.0);
+        let Spread { median, min, max } = self.ns;
+        Spread { median: net(median), min: net(min), max: net(max) }
+    }
 }
 
 /// A row of the matrix.
@@ -118,9 +143,9 @@ impl Rounds {
 
     fn add(&mut self, subject: &mut dyn Subject, case: &Case) -> anyhow::Result<()> {
         self.building.push(subject.round(Step::Build, case)?.ns);
-        let before = case.counted(&subject.statistics());
+        let before = subject.counted(case);
         self.took.push(subject.round(Step::Packet, case)?);
-        self.counted += case.counted(&subject.statistics()) - before;
+        self.counted += subject.counted(case) - before;
         Ok(())
     }
 

@@ -9,6 +9,7 @@ mod hops;
 mod latency;
 mod memo;
 mod recovery;
+mod resources;
 mod snapshots;
 mod sweep;
 mod twitter;
@@ -71,7 +72,7 @@ impl Context {
 
     /// The origin of a figure of this profile with `seeds` seeds.
     pub(crate) fn origin_of(&self, profile: &str, seeds: u64) -> String {
-        format!("profile {profile}, {}", seeds_named(self.seed, seeds))
+        format!("modelled (virtual time), profile {profile}, {}", seeds_named(self.seed, seeds))
     }
 }
 
@@ -167,6 +168,7 @@ impl Experiment {
         },
         Experiment { name: "13", weight: 40, run: failure::by_size },
         Experiment { name: "13b", weight: 10, run: failure::seen_by_others },
+        Experiment { name: "14", weight: 5, run: resources::run },
         Experiment {
             name: "S1",
             weight: 30,

@@ -119,7 +119,7 @@ where
     let has_intervals =
         figure.series.iter().flat_map(|series| &series.points).any(|(_, y)| y.half_width > 0.0);
     let intervals = if has_intervals { ", bars: 95 % confidence" } else { "" };
-    let note = format!("modelled (virtual time), {}{intervals}, commit {COMMIT}", figure.origin);
+    let note = format!("{}{intervals}, commit {COMMIT}", figure.origin);
     area.draw(&Text::new(note, (12, SIZE.1 as i32 - 20), (FONT, 13).into_font().color(&GREY)))?;
     let main = area.margin(legend_end as u32, 28, 0, 0);
     let mut builder = ChartBuilder::on(&main);

@@ -104,7 +104,7 @@ pub(crate) struct Figure {
     pub(crate) ticks: Ticks,
     pub(crate) is_logarithmic: bool,
     pub(crate) series: Vec<Series>,
-    /// Profile and seeds.
+    /// Modelled, with profile and seeds, or measured, with the machine.
     pub(crate) origin: String,
 }
 
@@ -193,7 +193,7 @@ mod tests {
                 Series::line("farreach", 2, points.clone()),
                 Series::limit("limit", points),
             ],
-            origin: "profile paper, seed 1".to_owned(),
+            origin: "modelled, profile paper, seed 1".to_owned(),
         }
     }
 

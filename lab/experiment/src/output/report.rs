@@ -19,13 +19,13 @@ pub(crate) struct Report<'a> {
     pub(crate) findings: &'a [Finding],
 }
 
-const INTRODUCTION: &str = "Every figure is modelled: the production pipeline and state machines \
-run in virtual time, with service times, delays and capacities as parameters. The limit is the \
-best throughput that the scheme could have with the very partition map that ran: the capacity of a \
-node over the largest share of requests that the cache leaves to one node. limit: with the best \
-content of the cache; limit_learned: with the content that a perfect learner had cached by then, \
-whose counters are exact and whose admissions cost nothing; limit_cached: with the actual content. \
-Preloaded runs are judged by the first, cold ones by the second.";
+const INTRODUCTION: &str = "Every figure but those of Exp#14 is modelled: the production pipeline \
+and state machines run in virtual time, with service times, delays and capacities as parameters. \
+The limit is the best throughput that the scheme could have with the very partition map that ran: \
+the capacity of a node over the largest share of requests that the cache leaves to one node. \
+limit: with the best content of the cache; limit_learned: with the content that a perfect learner \
+had cached by then, whose counters are exact and whose admissions cost nothing; limit_cached: with \
+the actual content. Preloaded runs are judged by the first, cold ones by the second.";
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}\
 table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\

@@ -6,6 +6,7 @@ use crate::matrix;
 use crate::native::Native;
 use anyhow::{Context as _, ensure};
 use std::sync::Arc;
+use switchback_bench::report::Spread;
 use switchback_calibration::{Agent as AgentSamples, Pipeline, Sample, Switch};
 use switchback_core::Now;
 use switchback_core::control::{
@@ -35,8 +36,7 @@ pub(super) fn pipeline(effort: &Effort) -> anyhow::Result<Pipeline> {
         let cost =
             matrix::measure(&mut native, None, (USUAL, case), effort.rounds.min(PIPELINE_ROUNDS))?
                 .native;
-        let net = |ns: f64| (ns - cost.building_ns).max(1.0);
-        let (median, low, high) = (net(cost.ns.median), net(cost.ns.min), net(cost.ns.max));
+        let Spread { median, min: low, max: high } = cost.net_ns();
         anyhow::Ok(Sample { median, low, high, cpu: None })
     };
     Ok(Pipeline {
