@@ -3,8 +3,9 @@
 //!
 //! Caches are read-only. A read is answered by a copy that has the node's latest version, else by
 //! the node. A write goes through the leaf, which numbers it, to the node. The node invalidates
-//! every copy that it knows of, applies the write once all have acknowledged, answers, and sends
-//! the new version to the copies.
+//! every copy that it knows of, applies the write once all are silent, and answers. It sends the
+//! copies a version while no write waits. What was silenced and was sent nothing since is still
+//! silent: further writes don't wait for it.
 //!
 //! The network is as in the other model: everything that was ever sent may arrive any number of
 //! times, at any later moment, or never. A spine that is taken for dead runs on, and its clients
@@ -36,6 +37,10 @@ pub enum Mechanism {
     ZombieAwaited,
     /// A switch acknowledges only for incarnations that it had itself.
     OwnIncarnations,
+    /// A copy that is sent a version counts as one that answers.
+    SentIsHeard,
+    /// After its restart the node takes every copy for one that answers.
+    RestartedUnsure,
 }
 
 /// Every ablation: its name, and what it leaves out.
@@ -46,6 +51,8 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("unregister-first", Mechanism::UnregisteredLast),
     ("no-wait-for-zombie", Mechanism::ZombieAwaited),
     ("successor-acknowledges", Mechanism::OwnIncarnations),
+    ("sent-is-silent", Mechanism::SentIsHeard),
+    ("restarted-is-silent", Mechanism::RestartedUnsure),
 ];
 
 /// A configuration.
@@ -59,12 +66,14 @@ pub struct Config {
     pub evictions: u8,
     /// The spine may be taken for dead.
     pub crashes: bool,
+    /// The node may restart, once.
+    pub restarts: bool,
     /// What is left out.
     pub without: Vec<Mechanism>,
 }
 
 impl Config {
-    /// Two admissions and one eviction, no crash, and these operations: `WR,R` is a client that
+    /// Two admissions and one eviction, no crash, no restart, and these operations: `WR,R` is a client that
     /// writes and reads, and one that reads.
     pub fn of(operations: &str) -> Result<Config, String> {
         let crate::config::Config { clients, .. } = crate::config::Config::of(operations)?;
@@ -72,7 +81,14 @@ impl Config {
         if !clients.iter().flatten().all(known) {
             return Err(format!("{operations}: only R (read) and W (write) are modelled"));
         }
-        Ok(Config { clients, admissions: 2, evictions: 1, crashes: false, without: Vec::new() })
+        Ok(Config {
+            clients,
+            admissions: 2,
+            evictions: 1,
+            crashes: false,
+            restarts: false,
+            without: Vec::new(),
+        })
     }
 
     fn has(&self, mechanism: Mechanism) -> bool {
@@ -174,8 +190,9 @@ struct Node {
     copies: [u8; 2],
     /// The write that waits for the copies.
     pending: Option<Packet>,
-    /// Which of them have acknowledged it.
-    invalidated: [bool; 2],
+    /// Which of them have acknowledged that they are invalid, or were new, and were sent nothing
+    /// since.
+    silent: [bool; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -213,6 +230,7 @@ pub struct State {
     incarnations: u8,
     admissions: u8,
     evictions: u8,
+    restarted: bool,
     packets: Vec<Packet>,
     commands: Vec<Command>,
 }
@@ -232,6 +250,10 @@ pub enum Action {
     Evict(usize),
     /// The spine is taken for dead.
     Crash,
+    /// The node restarts: it knows the copies, not whether they are silent.
+    Restart,
+    /// The node sends a copy what it has.
+    Refresh(usize),
     /// A client hears of it.
     Hear(u8),
     /// The node no longer waits for the dead spine's copy.
@@ -269,6 +291,15 @@ impl Model for Config {
         }
         if self.may_forget(state) {
             actions.push(Action::Forget);
+        }
+        if self.restarts && !state.restarted {
+            actions.push(Action::Restart);
+        }
+        for place in [LEAF, SPINE] {
+            let node = &state.node;
+            if node.copies[place] != 0 && node.silent[place] && node.pending.is_none() {
+                actions.push(Action::Refresh(place));
+            }
         }
         for (at, packet) in state.packets.iter().enumerate() {
             actions.push(Action::Deliver(at as u16, false));
@@ -374,6 +405,8 @@ impl Step<'_> {
                 self.evict(place);
             }
             Action::Crash => self.crash(),
+            Action::Restart => self.restart(),
+            Action::Refresh(place) => self.refresh(place),
             Action::Hear(client) => self.hears(client),
             Action::Forget => {
                 self.state.node.copies[SPINE] = 0;
@@ -491,10 +524,9 @@ impl Step<'_> {
             Op::Write if packet.version.seq <= node.stored.seq => {
                 self.answer(Op::WriteReply, Version::default(), None, packet);
             }
-            // One at a time: a later write waits until its packet comes again.
+            // One waits at a time: a later write, until its packet comes again.
             Op::Write if node.pending.is_none() => {
                 self.state.node.pending = Some(packet);
-                self.state.node.invalidated = [false; 2];
                 self.invalidate_copies();
                 self.go_on();
             }
@@ -503,7 +535,7 @@ impl Step<'_> {
                 let is_pending =
                     node.pending.is_some_and(|write| write.version.seq == packet.version.seq);
                 if is_pending && node.copies[place] == packet.incarnation {
-                    self.state.node.invalidated[place] = true;
+                    self.state.node.silent[place] = true;
                 }
                 self.go_on();
             }
@@ -511,44 +543,47 @@ impl Step<'_> {
         }
     }
 
-    /// Tells every copy that is registered.
-    fn tell_copies(&mut self, op: Op, version: Version) {
-        for place in [LEAF, SPINE] {
-            let incarnation = self.state.node.copies[place];
-            if incarnation != 0 {
-                let (to, copy) = (To::Switch(place), Some(place));
-                self.send(Packet {
-                    to,
-                    op,
-                    client: 0,
-                    request: 0,
-                    epoch: 0,
-                    version,
-                    copy,
-                    incarnation,
-                });
-            }
-        }
+    fn tell(&mut self, place: usize, op: Op, version: Version) {
+        let (to, copy) = (To::Switch(place), Some(place));
+        let incarnation = self.state.node.copies[place];
+        self.send(Packet { to, op, client: 0, request: 0, epoch: 0, version, copy, incarnation });
+    }
+
+    /// The copies that may answer.
+    fn heard(&self) -> impl Iterator<Item = usize> + use<> {
+        let Node { copies, silent, .. } = self.state.node;
+        [LEAF, SPINE].into_iter().filter(move |at| copies[*at] != 0 && !silent[*at])
     }
 
     fn invalidate_copies(&mut self) {
         if let Some(write) = self.state.node.pending {
-            self.tell_copies(Op::Invalidate, Version { value: 0, ..write.version });
+            for place in self.heard() {
+                self.tell(place, Op::Invalidate, Version { value: 0, ..write.version });
+            }
         }
     }
 
     /// Applies the write that waits, once it waits for no copy any more.
     fn go_on(&mut self) {
-        let node = self.state.node;
-        let Some(write) = node.pending else { return };
-        let waits = [LEAF, SPINE].iter().any(|at| node.copies[*at] != 0 && !node.invalidated[*at]);
-        if waits && self.config.has(Mechanism::InvalidatedFirst) {
+        let Some(write) = self.state.node.pending else { return };
+        if self.heard().next().is_some() && self.config.has(Mechanism::InvalidatedFirst) {
             return;
         }
         self.state.node.stored = write.version;
         self.state.node.pending = None;
         self.answer(Op::WriteReply, Version::default(), None, write);
-        self.tell_copies(Op::Update, write.version);
+    }
+
+    /// Sends a copy that is silent what is stored.
+    fn refresh(&mut self, place: usize) {
+        self.state.node.silent[place] = !self.config.has(Mechanism::SentIsHeard);
+        self.tell(place, Op::Update, self.state.node.stored);
+    }
+
+    fn restart(&mut self) {
+        self.state.restarted = true;
+        self.state.node.pending = None;
+        self.state.node.silent = [!self.config.has(Mechanism::RestartedUnsure); 2];
     }
 
     fn commanded(&mut self, command: Command) {
@@ -560,18 +595,14 @@ impl Step<'_> {
                     self.command(Command::Register(place, incarnation));
                 }
             }
-            // A write that is under way waits for this copy, too.
+            // Nothing was sent to it yet: a write that is under way needn't wait for it.
             Command::Register(place, incarnation) => {
                 let is_gone = self.state.copies[place].admitted_to > incarnation;
                 if is_gone || incarnation <= self.state.node.copies[place] {
                     return;
                 }
                 self.state.node.copies[place] = incarnation;
-                self.state.node.invalidated[place] = false;
-                match self.state.node.pending {
-                    Some(_) => self.invalidate_copies(),
-                    None => self.tell_copies(Op::Update, self.state.node.stored),
-                }
+                self.state.node.silent[place] = true;
             }
             Command::Remove(place, incarnation) => {
                 let copy = &mut self.state.copies[place];
@@ -710,6 +741,8 @@ impl fmt::Display for Shown<'_> {
                 write!(f, "the controller admits the key to the {}", name(place))
             }
             Action::Evict(place) => write!(f, "the controller evicts it from the {}", name(place)),
+            Action::Restart => f.write_str("the node restarts"),
+            Action::Refresh(place) => write!(f, "the node sends the {} what it has", name(place)),
             Action::Crash => f.write_str("the spine is taken for dead, and runs on"),
             Action::Hear(client) => write!(f, "client {client} hears of the new epoch"),
             Action::Forget => f.write_str("the node waits for the dead spine no longer"),

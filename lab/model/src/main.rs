@@ -120,6 +120,9 @@ struct Copies {
     /// The spine may be taken for dead; the old one runs on.
     #[arg(long)]
     crash: bool,
+    /// The node may restart, once.
+    #[arg(long)]
+    restart: bool,
     /// Leave a mechanism out; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = names(distcache::ABLATIONS))]
     ablate: Vec<String>,
@@ -187,6 +190,7 @@ impl Copies {
             admissions: self.admissions,
             evictions: self.evictions,
             crashes: self.crash,
+            restarts: self.restart,
             without: self.ablate.iter().filter_map(left_out).collect(),
             ..distcache::Config::of(&self.operations)?
         })

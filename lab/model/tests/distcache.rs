@@ -30,12 +30,19 @@ fn a_spine_that_was_taken_for_dead_may_serve_on() {
     holds(&Config { crashes: true, evictions: 0, ..config("W,RR") });
 }
 
+#[test]
+fn a_node_restarts_without_knowing_which_copies_are_silent() {
+    holds(&Config { restarts: true, admissions: 1, ..config("W,RR") });
+}
+
 /// The configuration that shows what a mechanism is for.
 fn needs(mechanism: Mechanism) -> Config {
     match mechanism {
         Mechanism::ZombieAwaited | Mechanism::OwnIncarnations => {
             Config { crashes: true, ..config("W,RR") }
         }
+        Mechanism::SentIsHeard => config("WW,RR"),
+        Mechanism::RestartedUnsure => Config { restarts: true, ..config("W,RR") },
         _ => config("W,RR"),
     }
 }
