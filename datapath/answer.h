@@ -83,8 +83,42 @@ STAGE u32 write_answer(struct call *call)
     return REPLY;
 }
 
-// NetCache: the node has applied a write that invalidated a record, and sends it until this is
-// acknowledged.
+// An acknowledgement goes to the node that sent the packet.
+STEP u32 acknowledge(struct packet *packet, struct call *call, u8 op)
+{
+    call->header.op = op;
+    call->stamps_origin = true;
+    return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
+}
+
+// DistCache: whether a packet of the node means this copy, not one that was here before.
+STEP bool copy_is_named(struct call *call, const struct record *record)
+{
+    return record->incarnation == call->header.request ||
+           !has_feature(call, FEATURE_INCARNATION_CHECK);
+}
+
+// Whether a record takes the value that its node sends: NetCache's if a write has invalidated it;
+// a copy that isn't newer itself. Neither takes what is older than the write that invalidated it.
+STEP bool update_is_wanted(struct call *call, const struct record *record)
+{
+    u64 newest = record->adm;
+    if ((record->state & STATE_EVICTING) != 0) {
+        return false;
+    }
+    if (has_feature(call, FEATURE_COPIES)) {
+        newest = maximum(newest, record->seq);
+        if (!copy_is_named(call, record)) {
+            return false;
+        }
+    } else if ((record->state & STATE_REFRESH) == 0) {
+        return false;
+    }
+    return call->header.seq >= newest || !has_feature(call, FEATURE_SEQ_COMPARE);
+}
+
+// The value of a cached record: NetCache's node has applied a write that invalidated it, or
+// DistCache's fills a copy. The node sends it until this is acknowledged.
 STAGE u32 cache_update(struct packet *packet, struct call *call)
 {
     u32 verdict = CONTINUE;
@@ -94,10 +128,7 @@ STAGE u32 cache_update(struct packet *packet, struct call *call)
     }
     bool is_reported = true;
     if (record != NULL) {
-        bool is_wanted = (record->state & (STATE_REFRESH | STATE_EVICTING)) == STATE_REFRESH;
-        bool is_new_enough =
-            call->header.seq >= record->adm || !has_feature(call, FEATURE_SEQ_COMPARE);
-        if (is_wanted && is_new_enough) {
+        if (update_is_wanted(call, record)) {
             bool is_tombstone = (call->header.record_flags & RECORD_TOMBSTONE) != 0;
             is_reported =
                 answer_install(packet, call, record, is_tombstone, COUNTER_cache_updates_applied);
@@ -107,7 +138,25 @@ STAGE u32 cache_update(struct packet *packet, struct call *call)
     if (unlikely(!is_reported)) {
         return drop(UNREPORTED); // the node sends it again
     }
-    call->header.op = OP_CACHE_UPDATE_ACK;
-    call->stamps_origin = true;
-    return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
+    return acknowledge(packet, call, OP_CACHE_UPDATE_ACK);
+}
+
+// DistCache: the node has a write of this number, and applies it once no copy answers an older
+// version. (Rule 30.)
+STAGE u32 cache_invalidate(struct packet *packet, struct call *call)
+{
+    u32 verdict = CONTINUE;
+    struct record *record = record_find_locked(packet, call, &verdict);
+    if (verdict != CONTINUE) {
+        return verdict;
+    }
+    if (record != NULL) {
+        u64 seq = call->header.seq;
+        if (copy_is_named(call, record)) {
+            record->adm = maximum(record->adm, seq);
+            record->state &= record->seq < seq ? (u8)~STATE_LATEST : 0xff;
+        }
+        record_unlock(record);
+    }
+    return acknowledge(packet, call, OP_INVALIDATE_ACK);
 }

@@ -39,14 +39,15 @@
     X(KEPT_FIRST, 26)       /* the owner answers through its keepers */                            \
     X(KEEPER_SILENCE, 27)   /* a keeper answers nothing by itself */                               \
     X(RECORD_EPOCH, 28)     /* records and completions of another epoch don't count */             \
-    X(CLEAN_COMPARE, 29)    /* clean is the version that a node has, no later one */
+    X(CLEAN_COMPARE, 29)    /* clean is the version that a node has, no later one */               \
+    X(COPIES, 30)           /* records are copies, which nodes fill and invalidate (DistCache) */
 
 #define FEATURE_BIT(name, bit) FEATURE_##name = 1u << (bit),
 enum feature { FEATURES(FEATURE_BIT) };
 
 // The features that depend on the scheme.
 #define FEATURES_OF_SCHEMES                                                                        \
-    (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH | FEATURE_LAYERS)
+    (FEATURE_CACHE | FEATURE_WRITE_BACK | FEATURE_WRITE_THROUGH | FEATURE_LAYERS | FEATURE_COPIES)
 
 // Whether a feature is on, by the mask. Mechanisms are always on where they can't be left out, so
 // their checks compile to nothing.
@@ -104,6 +105,7 @@ enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
     X(scan_reply)                                                                                  \
     X(bounce)                                                                                      \
     X(cache_update)                                                                                \
+    X(invalidate)                                                                                  \
     X(probe)                                                                                       \
     X(control)                                                                                     \
     X(read_hits)                                                                                   \

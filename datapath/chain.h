@@ -33,6 +33,33 @@ STEP bool has_keepers(struct call *call)
     return is_layered(call) && position_of(call) > 1 && !is_keeper(call);
 }
 
+// DistCache: a spine has copies of keys of all leaves, answers their reads, and passes on to a
+// key's leaf what it can't answer.
+STEP bool is_spine(struct call *call)
+{
+    return has_feature(call, FEATURE_COPIES) &&
+           position_of(call) < load_relaxed(&registers_of(call)->place.length);
+}
+
+// A rack of spines and leaves changes the epochs of all its chains at once: those of one round
+// differ in the chain's number alone. A spine serves the keys of all.
+STEP bool is_of_epoch(struct call *call, u32 epoch)
+{
+    u32 differs = epoch ^ load_acquire(&registers_of(call)->epoch);
+    return differs == 0 || (is_spine(call) && differs < EPOCHS_OF_ROUND);
+}
+
+// Whether a spine passed the request on, which has stamped its origin. To a leaf, spines are among
+// its nodes.
+STEP bool is_from_spine(struct packet *packet, struct call *call)
+{
+    if (!has_feature(call, FEATURE_COPIES)) {
+        return false;
+    }
+    const struct wire *wire = packet_view(packet, call);
+    return wire != NULL && wire->hop != 0 && table_is_node(call, sender(call));
+}
+
 // Whether the packet comes from a neighbour: words of its address, and its port.
 STEP bool is_from(const struct call *call, const u64 *ip, const u16 *port)
 {
@@ -81,11 +108,20 @@ STEP u32 chain_hear(struct packet *packet, struct call *call)
     return TAKEN;
 }
 
+// How many layers a switch's scheme may have: spines and leaves are two.
+STEP u8 layers_max(struct call *call)
+{
+    if (is_layered(call)) {
+        return LAYERS_MAX;
+    }
+    return has_feature(call, FEATURE_COPIES) ? 2 : 1;
+}
+
 // Whether a switch of this scheme can have the place: with the neighbours that it has there.
 STEP bool place_is_sound(struct call *call, const struct chain_place *place)
 {
     return place->position >= 1 && place->position <= place->length &&
-           place->length <= LAYERS_MAX && (place->length == 1 || is_layered(call)) &&
+           place->length <= layers_max(call) &&
            (place->before_port != 0) == (place->position > 1) &&
            (place->after_port != 0) == (place->position < place->length);
 }

@@ -80,8 +80,9 @@ STEP u32 control_set_valid(struct packet *packet, struct call *call, struct reco
 {
     if ((record->state & STATE_VALID) == 0) {
         // The lookup entry is older than this load: a write that takes a later number finds the
-        // record.
-        record->adm = sequence_last(call, record->hash_low);
+        // record. A copy is its node's to invalidate, and may be filled with any version.
+        bool is_copy = has_feature(call, FEATURE_COPIES);
+        record->adm = is_copy ? 0 : sequence_last(call, record->hash_low);
         record->state |= STATE_VALID;
     }
     return control_done(packet, call, STATUS_OK);

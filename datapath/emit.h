@@ -76,7 +76,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     if (call->stamps_origin) {
         encode_origin(sender(call), wire);
     }
-    if (is_layered(call) && !call->injected) {
+    if ((is_layered(call) || is_spine(call)) && !call->injected) {
         wire->hop = position_of(call);
     }
     if (call->injected) {

@@ -123,6 +123,7 @@ STAGE u32 keep(struct packet *packet, struct call *call)
         return keep_answer(packet, call);
     case OP_BOUNCE:
     case OP_CACHE_UPDATE:
+    case OP_INVALIDATE:
         return drop(OPERATION);
     default:
         break;

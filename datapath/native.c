@@ -368,7 +368,8 @@ void switchback_set_node(struct switchback *switchback, u32 node, const struct a
 
 void switchback_set_place(struct switchback *switchback, const struct chain_place *place)
 {
-    struct call call = {.is_layered = is_on(switchback->features, FEATURE_LAYERS)};
+    struct call call = {.switchback = switchback,
+                        .is_layered = is_on(switchback->features, FEATURE_LAYERS)};
     invariant(place_is_sound(&call, place));
     place_take(&switchback->registers, place);
 }

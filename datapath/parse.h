@@ -49,6 +49,8 @@ STEP struct operation operation_of(u8 op)
         return (struct operation){1, 1, COUNTER_bounce};
     case OP_CACHE_UPDATE:
         return (struct operation){1, 1, COUNTER_cache_update};
+    case OP_INVALIDATE:
+        return (struct operation){1, 1, COUNTER_invalidate};
     case OP_PROBE:
         return (struct operation){1, 0, COUNTER_probe};
     default:
@@ -136,7 +138,7 @@ STEP u32 parse_form(struct packet *packet, struct call *call)
 
 // Requests say what they want and nothing else: the rest of the header is the switch's and the
 // nodes' to fill in. An EMBEDDED read from a client, for one, would overwrite a record.
-STEP void parse_request(struct call *call)
+STEP void parse_request(struct packet *packet, struct call *call)
 {
     struct header *header = &call->header;
     if (header->op == OP_WRITE) {
@@ -149,7 +151,7 @@ STEP void parse_request(struct call *call)
     header->seq = 0;
     header->status = STATUS_OK;
     header->record_flags = 0;
-    call->stamps_origin = is_first(call);
+    call->stamps_origin = is_first(call) && !is_from_spine(packet, call);
 }
 
 STEP u32 parse(struct packet *packet, struct call *call)
@@ -173,15 +175,19 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (unlikely(verdict != CONTINUE)) {
         return verdict;
     }
-    bool same_epoch = call->header.epoch == call->epoch || !has_feature(call, FEATURE_EPOCH_FENCE);
+    bool same_epoch =
+        is_of_epoch(call, call->header.epoch) || !has_feature(call, FEATURE_EPOCH_FENCE);
     if (unlikely(!same_epoch || call->epoch == 0)) {
         return drop(EPOCH);
+    }
+    if (is_spine(call)) {
+        call->epoch = call->header.epoch;
     }
     if (unlikely(is_probe)) {
         return chain_hear(packet, call);
     }
     if (!operation.from_node) {
-        parse_request(call);
+        parse_request(packet, call);
     }
     return CONTINUE;
 }
@@ -191,5 +197,5 @@ STEP u32 parse(struct packet *packet, struct call *call)
 // nothing of the old epoch is written after that.
 STEP bool is_outdated(struct call *call)
 {
-    return unlikely(load_acquire(&registers_of(call)->epoch) != call->epoch);
+    return unlikely(!is_of_epoch(call, call->epoch));
 }

@@ -38,6 +38,8 @@ STEP u32 serve(struct packet *packet, struct call *call)
         return write_answer(call);
     case OP_CACHE_UPDATE:
         return cache_update(packet, call);
+    case OP_INVALIDATE:
+        return has_feature(call, FEATURE_COPIES) ? cache_invalidate(packet, call) : drop(OPERATION);
     case OP_FRAGMENT:
         return FORWARD_TO_HEAD;
     case OP_READ_FRAGMENT:
@@ -52,12 +54,19 @@ STEP u32 serve(struct packet *packet, struct call *call)
     }
 }
 
+// A spine answers reads; everything else is for leaves.
+STEP bool passes_spine(u8 op)
+{
+    return op == OP_READ || op == OP_CACHE_UPDATE || op == OP_INVALIDATE;
+}
+
 // What the owner of the key's record makes of the packet.
 STEP u32 own(struct packet *packet, struct call *call)
 {
     u32 verdict = route(call);
     if (verdict == CONTINUE) {
-        verdict = serve(packet, call);
+        verdict = is_spine(call) && !passes_spine(call->header.op) ? drop(OPERATION)
+                                                                   : serve(packet, call);
     }
     // An acknowledgement goes to a node.
     bool goes_up = is_layered(call) && verdict == REPLY && call->header.op != OP_CACHE_UPDATE_ACK;

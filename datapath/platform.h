@@ -54,6 +54,11 @@ typedef u64 ANY_ALIGNMENT be64;
 #define STEP                static inline __attribute__((always_inline, unused))
 #define array_length(array) (sizeof(array) / sizeof((array)[0]))
 
+STEP u64 maximum(u64 a, u64 b)
+{
+    return a > b ? a : b;
+}
+
 #ifdef __bpf__
 
 // clang 19 has no acquire, release or fences for BPF. Those below keep the compiler from reordering

@@ -34,7 +34,7 @@ STEP enum read_result read_outdated(struct call *call, struct seen *seen)
         bool embeds = (seen->state & STATE_DIRTY) != 0 && has_feature(call, FEATURE_EMBEDDING);
         return embeds ? READ_EMBEDDED : READ_PLAIN;
     }
-    if ((seen->state & STATE_REFRESH) != 0) {
+    if ((seen->state & STATE_REFRESH) != 0 || has_feature(call, FEATURE_COPIES)) {
         return READ_PLAIN;
     }
     seen->fence = has_feature(call, FEATURE_FENCE) ? sequence_last(call, call->header.hash_low) : 0;

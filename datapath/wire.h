@@ -19,6 +19,8 @@
 #define SEQ_COUNTER_BITS       40
 #define SEQ_COUNTER_MAX        ((1ull << SEQ_COUNTER_BITS) - 1)
 #define SWITCH_PORT            5357
+// As many as a rack may have chains.
+#define EPOCHS_OF_ROUND 64u
 
 // The header as it travels: every field big-endian and at its natural offset, at whatever address
 // the packet has.
@@ -120,6 +122,8 @@ _Static_assert(HEADER_BYTES + CACHED_VALUE_BYTES_MAX + CACHED_KEY_BYTES_MAX == P
     X(BOUNCE, 24)                                                                                  \
     X(CACHE_UPDATE, 25)                                                                            \
     X(CACHE_UPDATE_ACK, 26)                                                                        \
+    X(INVALIDATE, 27)                                                                              \
+    X(INVALIDATE_ACK, 28)                                                                          \
     X(PROBE, 29)                                                                                   \
     X(ADMIT, 64)                                                                                   \
     X(SET_VALID, 65)                                                                               \

@@ -17,11 +17,6 @@ enum write_result {
     WRITE_UNREPORTED
 };
 
-STEP u64 maximum(u64 a, u64 b)
-{
-    return a > b ? a : b;
-}
-
 STEP bool is_newer(struct call *call, u64 than)
 {
     return call->header.seq > than || !has_feature(call, FEATURE_SEQ_COMPARE);
@@ -116,6 +111,9 @@ STEP enum write_result write_record(struct call *call, struct record *record)
 {
     if (has_feature(call, FEATURE_WRITE_BACK)) {
         return write_back(call, record);
+    }
+    if (has_feature(call, FEATURE_COPIES)) {
+        return WRITE_FORWARD; // the node invalidates its copies
     }
     return has_feature(call, FEATURE_WRITE_THROUGH) ? write_through(call, record)
                                                     : write_around(call, record);

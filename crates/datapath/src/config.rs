@@ -1,7 +1,7 @@
 //! What a datapath is made of: the scheme, the sizes of its tables.
 
 use crate::{Error, TableError, ffi};
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, Place, Scheme};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, LAYERS_MAX, Place, Scheme};
 
 /// Whether mechanisms can be left out in this build: not in the product.
 pub const ABLATIONS: bool = cfg!(feature = "ablations");
@@ -81,6 +81,8 @@ features! {
     RECORD_EPOCH "record-epoch" = 28,
     /// Clean is the version that a node has, no later one.
     CLEAN_COMPARE "clean-compare" = 29,
+    /// Records are copies, which nodes fill and invalidate (DistCache).
+    COPIES "copies" = 30,
 }
 
 impl Features {
@@ -104,6 +106,9 @@ impl Features {
         }
         if scheme.keeps_in_switches() {
             bits |= Features::LAYERS.0;
+        }
+        if scheme.has_copies() {
+            bits |= Features::COPIES.0;
         }
         Features(bits)
     }
@@ -201,8 +206,12 @@ impl Config {
     /// # Errors
     /// One without its neighbours, or of several switches where the scheme has one layer.
     pub fn check_place(&self, place: &Place) -> Result<(), TableError> {
-        let is_possible =
-            place.is_sound() && (place.length == 1 || self.features.has(Features::LAYERS));
+        let layers_max = match self.features {
+            features if features.has(Features::LAYERS) => LAYERS_MAX,
+            features if features.has(Features::COPIES) => 2,
+            _ => 1,
+        };
+        let is_possible = place.is_sound() && place.length <= layers_max;
         if is_possible { Ok(()) } else { Err(TableError::Place) }
     }
 

@@ -19,6 +19,7 @@ pub use routes::{RouteBucket, RouteRange, Routes};
 use statistics::place;
 pub use statistics::{COUNT as STATISTIC_COUNT, DropReason, Statistics};
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::slice;
@@ -189,6 +190,8 @@ pub enum TableError {
 pub struct Datapath {
     handle: ffi::Handle,
     tables: Mutex<()>,
+    /// Where each node is; to a spine, leaves are nodes.
+    nodes: Mutex<BTreeMap<u16, Address>>,
     config: Config,
 }
 
@@ -196,7 +199,8 @@ impl Datapath {
     /// A datapath that serves nothing yet: inject SET_EPOCH, and set a map and nodes.
     pub fn new(config: &Config) -> Result<Datapath, Error> {
         let handle = ffi::Handle::new(&config.to_c()?).ok_or(Error::Memory)?;
-        Ok(Datapath { handle, tables: Mutex::new(()), config: config.clone() })
+        let (tables, nodes) = Default::default();
+        Ok(Datapath { handle, tables, nodes, config: config.clone() })
     }
 
     /// Runs a packet that came `from` an address through the pipeline. `random` is uniform;
@@ -264,6 +268,18 @@ impl Datapath {
         }
     }
 
+    /// Where a spine forwards to (DistCache): the leaf of this number. `None`: it is no spine, and
+    /// forwards to nodes.
+    #[inline]
+    pub fn leaf(&self, number: u16) -> Option<Address> {
+        if !self.config.features.has(Features::COPIES) {
+            return None;
+        }
+        self.neighbour(Neighbour::After)?;
+        let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.get(&number).copied()
+    }
+
     fn tables(&self) -> MutexGuard<'_, ()> {
         // The guarded value is nothing, so a panic elsewhere can't have left it inconsistent.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
@@ -314,6 +330,7 @@ impl Control for Datapath {
         assert!(node < self.config.nodes, "node {node} of {}", self.config.nodes);
         let _one_at_a_time = self.tables();
         self.handle.set_node(node, &address);
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner).insert(node, address);
     }
 
     fn set_place(&self, place: &Place) -> Result<(), TableError> {

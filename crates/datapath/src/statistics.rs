@@ -163,8 +163,10 @@ statistics! {
     scan_reply,
     /// Bounces of nodes.
     bounce,
-    /// NetCache: updates of nodes.
+    /// NetCache and DistCache: updates of nodes.
     cache_update,
+    /// DistCache: copies that nodes invalidate.
+    invalidate,
     /// Probes of neighbours in the chain.
     probe,
     /// Control packets.

@@ -60,7 +60,7 @@ fn every_mechanism_is_needed_and_only_the_laboratory_can_do_without() {
     };
     let unnoticed: Vec<_> = Features::ALL.iter().filter_map(left_out).collect();
     drop(std::panic::take_hook());
-    let of_schemes = ["cache", "write-back", "write-through", "layers"];
+    let of_schemes = ["cache", "write-back", "write-through", "layers", "copies"];
     let mechanisms =
         Features::ALL.iter().map(|(name, _)| *name).filter(|name| !of_schemes.contains(name));
     let expected =

@@ -52,6 +52,10 @@ numbered! {
         CacheUpdate = 25,
         /// Switch to node.
         CacheUpdateAck = 26,
+        /// Node to switch (DistCache): this copy answers nothing older than `seq`.
+        Invalidate = 27,
+        /// Switch to node.
+        InvalidateAck = 28,
         /// Switch to neighbour in its chain: its packets arrive.
         Probe = 29,
         /// Control: a slot becomes a hollow, invalid record.
@@ -90,6 +94,13 @@ numbered! {
         Freeze = 88,
         /// Control: records of other epochs are gone.
         Forget = 89,
+    }
+}
+
+impl Op {
+    /// Whether it is a switch's answer to a node: it goes back to where the node's packet came from.
+    pub const fn is_acknowledgement(self) -> bool {
+        matches!(self, Op::CacheUpdateAck | Op::InvalidateAck)
     }
 }
 

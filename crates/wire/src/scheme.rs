@@ -18,6 +18,9 @@ pub enum Scheme {
     WriteAround,
     /// Write-through: a baseline (Jin et al., "NetCache", SOSP 2017).
     NetCache,
+    /// Write-through in two layers, with a copy of a record in each (Liu et al., "DistCache", FAST
+    /// 2019).
+    DistCache,
     /// Write-back (Sheng et al., "FarReach", USENIX ATC 2023).
     FarReach,
     /// Write-back in each layer of a chain of switches (Sheng et al., "DistReach", the extended
@@ -39,10 +42,11 @@ struct Properties {
 
 impl Scheme {
     /// All of them, baselines first; each at the index of its declaration.
-    pub const ALL: [Scheme; 5] = [
+    pub const ALL: [Scheme; 6] = [
         Scheme::NoCache,
         Scheme::WriteAround,
         Scheme::NetCache,
+        Scheme::DistCache,
         Scheme::FarReach,
         Scheme::DistReach,
     ];
@@ -92,6 +96,16 @@ impl Scheme {
                 refreshes: true,
                 layers_max: 1,
             },
+            Scheme::DistCache => Properties {
+                name: "distcache",
+                policy: "write-through in layers",
+                system: Some("DistCache"),
+                summary: "Write-through, with a copy in each of two layers: reads go to the less loaded",
+                caches: true,
+                absorbs_writes: false,
+                refreshes: true,
+                layers_max: 2,
+            },
             Scheme::FarReach => Properties {
                 name: "farreach",
                 policy: "write-back",
@@ -119,6 +133,11 @@ impl Scheme {
     /// chain.
     pub const fn keeps_in_switches(self) -> bool {
         self.absorbs_writes() && self.layers_max() > 1
+    }
+
+    /// Whether its records are copies, which nodes fill and invalidate: up to one in each layer.
+    pub const fn has_copies(self) -> bool {
+        self.refreshes() && self.layers_max() > 1
     }
 
     /// As the command line, `rack.toml` and reports spell it.
@@ -229,7 +248,7 @@ mod tests {
         }
         let layered = PerScheme::of(&Scheme::OF_LAYERS, |scheme| scheme);
         assert!(layered.iter().map(|(scheme, _)| scheme).eq(Scheme::OF_LAYERS));
-        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"farreach\", \"distreach\"";
+        let unknown = "\"Farreach\" is no scheme: it is one of \"nocache\", \"writearound\", \"netcache\", \"distcache\", \"farreach\", \"distreach\"";
         assert_eq!("Farreach".parse::<Scheme>(), Err(unknown.to_owned()));
     }
 
@@ -244,7 +263,7 @@ mod tests {
                 !(scheme.absorbs_writes() && scheme.refreshes()),
                 "{scheme}: one home for a write"
             );
-            let may_have_layers = Scheme::OF_LAYERS.contains(&scheme);
+            let may_have_layers = Scheme::OF_LAYERS.contains(&scheme) || scheme.has_copies();
             assert_eq!(scheme.layers_max() > 1, may_have_layers, "{scheme}");
         }
     }

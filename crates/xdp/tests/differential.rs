@@ -298,6 +298,7 @@ fn answer(random: &mut Random, forwarded: &[Packet], place: &Place) -> Packet {
         (Op::Read, 0) | (Op::Write, 0) => Op::CacheUpdate,
         (Op::Read, _) => Op::ReadReply,
         (Op::Write | Op::Delete, 1..=2) => Op::Bounce,
+        (Op::Delete, 0) => Op::Invalidate,
         (Op::Write | Op::Delete, _) => Op::WriteReply,
         (other, _) => other,
     };
@@ -417,6 +418,8 @@ fn both_builds_do_the_same() {
         let is_keeper = place.after.is_some();
         let wanted = match (features.has(Features::CACHE), features.has(Features::WRITE_BACK)) {
             _ if is_keeper => 2,
+            // Updates name an incarnation, which the request of a write seldom is.
+            _ if features.has(Features::COPIES) => 2,
             (false, _) => 0,
             (true, false) => 4,
             (true, true) => 6,

@@ -146,6 +146,7 @@ impl Pair {
                 self.read_answer(which.into(), seq.into(), found, size)
             }
             Step::Update { seq, delete, size } => self.update(seq.into(), delete, size),
+            Step::Invalidate { seq } => self.invalidate(seq.into()),
             Step::Insert => {
                 if self.rig.datapath.lookup_insert(&hash(KEY), 0, SLOT).is_ok() {
                     assert!(!self.model.found);
@@ -318,12 +319,12 @@ impl Pair {
         let s = self.model.record.adm.saturating_add(counter % 5).saturating_sub(2).max(seq(1).0);
         let value = if delete { Vec::new() } else { value_of(size, counter) };
         let record_flags = if delete { record_flags::TOMBSTONE } else { 0 };
-        let header = Header { seq: Seq(s), record_flags, ..header(Op::CacheUpdate, KEY) };
+        // Of the incarnation, mostly.
+        let request = self.model.record.incarnation + u64::from(counter % 16 == 0);
+        let header = Header { seq: Seq(s), request, record_flags, ..header(Op::CacheUpdate, KEY) };
         let mut packet = Packet::build(header, &value, KEY);
         let verdict = self.rig.answer(&mut packet);
-        let record = &self.model.record;
-        if self.model.found && record.valid && !record.evicting && record.refresh && s >= record.adm
-        {
+        if self.model.wants_update(s, request) {
             self.model.install(s, &value, false, delete);
         }
         assert_eq!(packet.parse().unwrap().header.origin, NODE);
@@ -338,11 +339,28 @@ impl Pair {
         self.check(verdict, &packet, expected);
     }
 
+    fn invalidate(&mut self, counter: u64) {
+        if !self.model.has_copies() {
+            return; // Other schemes drop it.
+        }
+        let s = self.model.record.adm.saturating_add(counter % 5).saturating_sub(2).max(seq(1).0);
+        let request = self.model.record.incarnation + u64::from(counter % 16 == 0);
+        let header = Header { seq: Seq(s), request, ..header(Op::Invalidate, KEY) };
+        let mut packet = Packet::build(header, &[], KEY);
+        let verdict = self.rig.answer(&mut packet);
+        self.model.invalidate(s, request);
+        let (op, status, value) = (Op::InvalidateAck, Status::Ok, Vec::new());
+        let expected = Outcome::Reply { op, status, seq: s, cached: false, value };
+        self.check(verdict, &packet, expected);
+    }
+
     fn control(&mut self, op: Op, incarnation: u64) {
         let header = Header { location: SLOT, request: incarnation, ..header(op, KEY) };
         let mut packet = Packet::build(header, &[], KEY);
         assert_eq!(self.rig.datapath.inject(&mut packet), Verdict::Reply);
         let status = packet.parse().unwrap().header.status;
+        // A copy may be filled with any version.
+        let from = if self.model.has_copies() { 0 } else { seq(self.model.last).0 };
         let record = &mut self.model.record;
         let same = record.incarnation == incarnation;
         let refused = if op == Op::Admit { record.valid && !same } else { !same };
@@ -356,9 +374,7 @@ impl Pair {
                 let generation = self.model.generation;
                 *record = Record { incarnation, generation, ..Record::default() };
             }
-            Op::SetValid if !record.valid => {
-                (record.valid, record.adm) = (true, seq(self.model.last).0)
-            }
+            Op::SetValid if !record.valid => (record.valid, record.adm) = (true, from),
             Op::SetValid => {}
             Op::EvictBegin => record.evicting = true,
             _ => {

@@ -60,6 +60,9 @@ pub(crate) enum Step {
         delete: bool,
         size: Size,
     },
+    Invalidate {
+        seq: u8,
+    },
     Admit {
         incarnation: u8,
     },
@@ -114,6 +117,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         2 => any::<u8>().prop_map(|which| Step::Bounce { which }),
         4 => read_answer,
         2 => update,
+        1 => any::<u8>().prop_map(|seq| Step::Invalidate { seq }),
         3 => incarnation.clone().prop_map(|incarnation| Step::Admit { incarnation }),
         3 => incarnation.clone().prop_map(|incarnation| Step::SetValid { incarnation }),
         1 => incarnation.clone().prop_map(|incarnation| Step::EvictBegin { incarnation }),
@@ -263,7 +267,7 @@ impl Model {
             if let Some(outcome) = self.write_back(request, s) {
                 return outcome;
             }
-        } else if hit {
+        } else if hit && !self.scheme.has_copies() {
             if !Model::fits(&request.value, request.large) {
                 self.evict_itself();
             }
@@ -358,10 +362,35 @@ impl Model {
                 value,
             };
         }
-        match (record.evicting, record.dirty, record.refresh) {
+        let is_plain = record.refresh || self.scheme.has_copies();
+        match (record.evicting, record.dirty, is_plain) {
             (true, true, _) => forward(flags::EMBEDDED, record.seq, 0, record.value.clone()),
             (true, false, _) | (false, _, true) => forward(0, 0, 0, Vec::new()),
             (false, _, false) => forward(flags::FENCED, 0, seq(self.last).0, Vec::new()),
+        }
+    }
+
+    pub(crate) fn has_copies(&self) -> bool {
+        self.scheme.has_copies()
+    }
+
+    /// Whether the record takes what its node sends: a copy if it isn't newer itself.
+    pub(crate) fn wants_update(&self, s: u64, incarnation: u64) -> bool {
+        let record = &self.record;
+        let is_here = self.found && record.valid && !record.evicting && s >= record.adm;
+        is_here
+            && match self.scheme.has_copies() {
+                true => incarnation == record.incarnation && s >= record.seq,
+                false => record.refresh,
+            }
+    }
+
+    /// A node invalidates a copy.
+    pub(crate) fn invalidate(&mut self, s: u64, incarnation: u64) {
+        let record = &mut self.record;
+        if self.found && record.valid && incarnation == record.incarnation {
+            record.adm = record.adm.max(s);
+            record.latest &= record.seq >= s;
         }
     }
 
