@@ -52,6 +52,7 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(LANE_FORWARDED)             //
         CONSTANT(LANE_DONE)                  //
         CONSTANT(LAYERS_MAX)                 //
+        CONSTANT(EPOCHS_OF_ROUND)            //
         SIZE(address)                        //
         SIZE(chain_place)                    //
         SIZE(range)                          //

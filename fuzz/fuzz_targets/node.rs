@@ -5,7 +5,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::collections::{BTreeMap, VecDeque};
-use switchback_core::control::{Command, Message, NodeCommand, NodeConfig};
+use switchback_core::control::{Command, Message, NamedCopy, NodeCommand, NodeConfig, Refresh};
 use switchback_core::floors::{Bucket, Floors};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
@@ -27,6 +27,7 @@ const OPS: &[Op] = &[
     Op::ReadFragment,
     Op::Scan,
     Op::CacheUpdateAck,
+    Op::InvalidateAck,
     Op::Bounce,
 ];
 const OPERATIONS_MAX: usize = 64;
@@ -121,9 +122,21 @@ impl Node {
         postcard::to_stdvec(&state).expect("plain data has an encoding")
     }
 
-    fn config(bypass: bool, write_through: bool) -> NodeConfig {
-        let switch = (!bypass).then_some(SWITCH);
-        NodeConfig { hash_key: HASH_KEY, map: map(), switch, lanes: LANES, write_through }
+    fn config(draw: &mut Draw<'_>) -> NodeConfig {
+        let switch = (!draw.once_in(4)).then_some(SWITCH);
+        let refresh = match draw.below(8) {
+            0 | 1 => Refresh::Updates,
+            2 | 3 => Refresh::Copies,
+            _ => Refresh::None,
+        };
+        NodeConfig { hash_key: HASH_KEY, map: map(), switch, lanes: LANES, refresh }
+    }
+
+    /// A copy, in the switch or elsewhere, of a few incarnations.
+    fn copy(draw: &mut Draw<'_>) -> NamedCopy {
+        let (hash, key) = draw.named_key();
+        let switch = if draw.once_in(4) { CLIENT } else { SWITCH };
+        NamedCopy { hash, key, switch, entry: draw.below(4).into() }
     }
 
     fn command(&mut self, draw: &mut Draw<'_>, epoch: u32, body: NodeCommand) {
@@ -138,9 +151,9 @@ impl Node {
 
     fn drawn_command(&mut self, draw: &mut Draw<'_>) {
         let epoch = self.shim.epoch();
-        let (body, epoch) = match draw.below(8) {
+        let (body, epoch) = match draw.below(9) {
             0 => {
-                let config = Node::config(draw.once_in(4), draw.once_in(4));
+                let config = Node::config(draw);
                 let next = if draw.once_in(8) {
                     draw.edgy() as u32
                 } else {
@@ -154,6 +167,7 @@ impl Node {
             4 => (NodeCommand::OfferAgain, epoch),
             5 => (NodeCommand::OfferKeys(draw.some(Draw::named_key)), epoch),
             6 => (NodeCommand::OffersHeld(draw.some(Draw::named_offer)), epoch),
+            7 => (NodeCommand::CopiesAdmitted(draw.some(Node::copy)), epoch),
             _ => (NodeCommand::OfferAgain, draw.edgy() as u32),
         };
         self.command(draw, epoch, body);
@@ -236,7 +250,7 @@ impl Node {
 fuzz_target!(|bytes: &[u8]| {
     let mut draw = Draw::new(bytes);
     let mut node = Node::new();
-    let config = Node::config(draw.once_in(4), draw.once_in(4));
+    let config = Node::config(&mut draw);
     node.shim.handle_message(
         node.now,
         Command { id: 1 << 32, chain: ChainId::new(0), epoch: 1, body: NodeCommand::Epoch(config) },

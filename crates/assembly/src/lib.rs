@@ -100,7 +100,8 @@ impl Rack {
             classes: cache.classes.iter().map(class).collect(),
             lanes: self.lanes,
             partitions: self.partitions,
-            nodes: self.nodes,
+            // To spines leaves are nodes, and to leaves spines.
+            nodes: if self.scheme.has_copies() { self.nodes + self.chains } else { self.nodes },
             sketch_width: cache.sketch_width,
             sampling: cache.learning.sampling,
             threshold: cache.learning.threshold,
@@ -110,7 +111,8 @@ impl Rack {
 
     fn features(&self) -> Features {
         let of_scheme = Features::of(self.scheme);
-        if self.layers > 1 { of_scheme.with(Features::LAYERS) } else { of_scheme }
+        let is_chain = self.layers > 1 && !self.scheme.has_copies();
+        if is_chain { of_scheme.with(Features::LAYERS) } else { of_scheme }
     }
 
     /// The layer of a switch where nothing else is said of it: switches 0, 1, .. are of the layers
@@ -133,6 +135,7 @@ impl Rack {
             quiet_us: times.quiet_us,
             loads_a_step: self.limits.loads_a_step,
             dirty_max_us: times.dirty_max_us.filter(|_| self.scheme.absorbs_writes()),
+            has_copies: self.scheme.has_copies(),
             mechanisms: self.mechanisms,
         };
         Agent::new(boot, address, config, now)

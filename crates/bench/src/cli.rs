@@ -459,7 +459,7 @@ mod tests {
             ("--value-bytes uniform:1..65537", "1 to 65536"),
             ("--value-bytes normal", "uniform:MIN..MAX"),
             ("--key-bytes 4", "16 to 128"),
-            ("--schemes distcache", "possible values"),
+            ("--schemes discache", "possible values"),
             ("--rate 1e9", "at most 100000000"),
             ("--seconds 0", "more than 0"),
             ("--seconds 1e-9", "at least 0.001"),

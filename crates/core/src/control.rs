@@ -16,7 +16,9 @@ use crate::storage::{OfferId, Record};
 use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
-use switchback_wire::{Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Seq};
+use switchback_wire::{
+    Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Scheme, Seq,
+};
 
 /// Names a command until it is answered.
 pub type CommandId = u64;
@@ -367,6 +369,22 @@ pub enum NodeCommand {
     /// Keep a copy of all that is stored, under this number, unless there is one with this or a
     /// higher number; answered when it is durable. Those with lower ones are dropped.
     Checkpoint(u64),
+    /// Switches have admitted these copies: they are to be filled, and silenced before a write
+    /// (DistCache).
+    CopiesAdmitted(Vec<NamedCopy>),
+}
+
+/// A copy of a record in a cache that answers by itself (DistCache).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NamedCopy {
+    /// The key's hash.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Where the switch is that has it.
+    pub switch: Address,
+    /// Its incarnation.
+    pub entry: EntryId,
 }
 
 impl NodeCommand {
@@ -378,6 +396,7 @@ impl NodeCommand {
                 offers.iter().all(|(hash, _)| holds(hash))
             }
             NodeCommand::OfferKeys(keys) => keys.iter().all(|(hash, _)| holds(hash)),
+            NodeCommand::CopiesAdmitted(copies) => copies.iter().all(|copy| holds(&copy.hash)),
             NodeCommand::Epoch(_)
             | NodeCommand::Release { .. }
             | NodeCommand::OfferAgain
@@ -399,8 +418,33 @@ pub struct NodeConfig {
     pub switch: Option<Address>,
     /// Lanes granted to sessions.
     pub lanes: u32,
-    /// Writes update the cache through CACHE_UPDATE (NetCache).
-    pub write_through: bool,
+    /// How writes get into the cache.
+    pub refresh: Refresh,
+}
+
+/// How a node's writes get into the cache. Encoded as the `bool` that its first two values were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Refresh {
+    /// Not at all: the switch takes them over, or the next read fetches them.
+    None,
+    /// Through CACHE_UPDATE, of whatever is offered (NetCache).
+    Updates,
+    /// The same, of copies that the controller names; a node that restarts has forgotten them, and
+    /// serves in a new epoch only (DistCache).
+    Copies,
+}
+
+impl Refresh {
+    /// That of a scheme.
+    pub const fn of(scheme: Scheme) -> Refresh {
+        if scheme.has_copies() {
+            Refresh::Copies
+        } else if scheme.refreshes() {
+            Refresh::Updates
+        } else {
+            Refresh::None
+        }
+    }
 }
 
 impl NodeConfig {
@@ -548,6 +592,16 @@ pub enum ClientNotice {
         chain: ChainId,
         /// The epoch that was recovered.
         epoch: u32,
+    },
+    /// A chain's spine, which answers reads of its copies (DistCache). Only racks of that scheme
+    /// have one.
+    Spine {
+        /// The chain.
+        chain: ChainId,
+        /// The epoch in which the spine serves.
+        epoch: u32,
+        /// Its address.
+        switch: Address,
     },
 }
 

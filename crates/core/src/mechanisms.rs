@@ -45,6 +45,14 @@ macro_rules! mechanisms {
 }
 
 mechanisms! {
+    /// A write is applied once all copies of its record are silent (rule 30).
+    silence_first,
+    /// A copy that was sent a version isn't silent any more (rule 30).
+    sent_is_heard,
+    /// A copy is sent what is stored while no write is under way (rule 30).
+    fill_when_quiet,
+    /// A node that restarts has forgotten its copies, and serves in a new epoch only (rule 30).
+    copies_by_epoch,
     /// The node stores a record that is embedded in a read before it answers (rule 5).
     embedding_store,
     /// The node stores only what is newer (rules 1 and 3).

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ops::{Index, IndexMut};
-use switchback_wire::{KeyHash, Map, PARTITIONS_MAX, RoutingKey};
+use switchback_wire::{EPOCHS_OF_ROUND, KeyHash, Map, PARTITIONS_MAX, RoutingKey};
 
 /// Chains of a rack at most.
 pub const CHAINS_MAX: u16 = 64;
@@ -37,6 +37,31 @@ impl ChainId {
     pub const fn is_possible(self) -> bool {
         self.0 < CHAINS_MAX
     }
+}
+
+/// The round that an epoch is of, where all chains of a rack change theirs together: the epochs of a
+/// round are the chains' numbers apart.
+pub const fn round_of(epoch: u32) -> u32 {
+    const { assert!(EPOCHS_OF_ROUND == CHAINS_MAX as u32) };
+    epoch / EPOCHS_OF_ROUND
+}
+
+/// The epoch of a chain in a round.
+pub const fn epoch_of_round(round: u32, chain: ChainId) -> u32 {
+    round * EPOCHS_OF_ROUND + chain.0 as u32
+}
+
+/// Of the chains whose spines serve, the one whose spine may have a copy of a key (rendezvous
+/// hashing; Thaler and Ravishankar, 1998). It depends on other bits of the hash than the chain that
+/// serves the key.
+pub fn spine_of(hash: &KeyHash, spines: impl Iterator<Item = ChainId>) -> Option<ChainId> {
+    let [.., a, b, c, d, e, f, g, h] = hash.0;
+    let low = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let weight = |chain: &ChainId| {
+        let mixed = (low ^ (u64::from(chain.0) + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93)
+    };
+    spines.max_by_key(weight)
 }
 
 /// Which chain serves each key: ranges of the key space. Of partitions that follow each other and
@@ -280,6 +305,31 @@ mod tests {
         let runs = ChainMap::from(&map_of(&[0, 0, 1, 1]));
         assert_eq!(runs.chains().map(ChainId::number).collect::<Vec<_>>(), [0, 1]);
         assert_eq!(ChainMap::from(&map_of(&[0, 0])), ChainMap::default());
+    }
+
+    #[test]
+    fn epochs_of_a_round_differ_in_their_chain_alone() {
+        for chain in [0, 1, CHAINS_MAX - 1].map(ChainId) {
+            let epoch = epoch_of_round(7, chain);
+            assert_eq!((round_of(epoch), epoch % EPOCHS_OF_ROUND), (7, chain.0.into()));
+        }
+    }
+
+    #[test]
+    fn keys_of_each_chain_are_spread_over_all_spines() {
+        let spines = || [0, 1, 5].map(ChainId).into_iter();
+        let mut counts = [0; 6];
+        for position in 0..3000 {
+            // All near the beginning of the key space: of one chain.
+            let mut hash = KeyHash::at_position(position);
+            hash.0[15] = (position % 251) as u8;
+            let spine = spine_of(&hash, spines()).expect("there are three");
+            counts[usize::from(spine.number())] += 1;
+            let without = spines().filter(|other| *other != spine);
+            assert_ne!(spine_of(&hash, without), Some(spine));
+        }
+        assert!([0, 1, 5].iter().all(|chain| counts[*chain] > 800), "{counts:?}");
+        assert_eq!(spine_of(&KeyHash([0; 16]), std::iter::empty()), None);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl Node {
             map: Map::equal(vec![vec![0]]),
             switch: Some(SWITCH),
             lanes: 16,
-            write_through: false,
+            refresh: switchback_core::control::Refresh::None,
         };
         for (id, body) in
             [(1, NodeCommand::Epoch(config)), (2, NodeCommand::Release { floor: Seq::NONE })]

@@ -36,7 +36,7 @@ fn begin(shim: &mut Shim, map: Map) -> OpId {
         map,
         switch: Some(Address::in_memory(2, 0)),
         lanes: 16,
-        write_through: false,
+        refresh: switchback_core::control::Refresh::None,
     };
     let command =
         Command { id: 1, chain: ChainId::new(0), epoch: 1, body: NodeCommand::Epoch(config) };
@@ -73,7 +73,7 @@ fn a_new_controller_hears_that_the_records_are_of_another_rack() {
             map: Map::equal(vec![vec![0]]),
             switch: Some(Address::in_memory(2, 0)),
             lanes: 16,
-            write_through: false,
+            refresh: switchback_core::control::Refresh::None,
         };
         Command {
             id: epoch.into(),

@@ -60,7 +60,7 @@ impl Node {
             map: Map::equal(vec![vec![0]]),
             switch: Some(SWITCH),
             lanes: 8,
-            write_through: false,
+            refresh: switchback_core::control::Refresh::None,
         };
         self.command(NodeCommand::Epoch(config));
         self.command(NodeCommand::Store(recovered.to_vec()));

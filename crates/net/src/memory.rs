@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use switchback_assembly::Part;
 use switchback_core::control::{ClientNotice, ClientReport};
 use switchback_datapath::{Control, Datapath, Item, Neighbour, Shard, Verdict};
-use switchback_wire::{Address, Op, Packet};
+use switchback_wire::{Address, Packet};
 
 /// A packet in a queue: the sender's address, and its bytes.
 pub type Delivered = (Address, Vec<u8>);
@@ -165,13 +165,20 @@ impl MemoryFabric {
             Verdict::Reply => self.reply(from, at, packet),
             Verdict::Forward(replicas) => {
                 for node in replicas.iter() {
-                    self.deliver(at, MemoryFabric::node_address(*node), packet);
+                    self.deliver(at, self.beyond(at, *node), packet);
                 }
                 false
             }
             Verdict::ToSwitch(neighbour) => self.pass_along(from, at, packet, neighbour, by),
             Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => false,
         }
+    }
+
+    /// Where a switch forwards to: a node, or from a spine a leaf.
+    #[inline]
+    fn beyond(&self, at: Address, node: u16) -> Address {
+        let leaf = self.switch(at).and_then(|datapath| datapath.leaf(node));
+        leaf.unwrap_or(MemoryFabric::node_address(node))
     }
 
     /// Sends an answer of the switch `at`; true if it is for `from`, whose buffer has it.
@@ -218,7 +225,7 @@ impl MemoryFabric {
 #[inline]
 pub fn reply_address(from: Address, packet: &Packet) -> Address {
     match packet.op_and_origin() {
-        Some((op, origin)) if op != Op::CacheUpdateAck => origin,
+        Some((op, origin)) if !op.is_acknowledgement() => origin,
         _ => from,
     }
 }

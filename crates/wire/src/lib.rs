@@ -24,7 +24,7 @@ pub use packet::{Packet, PacketRef, op_of, push_scan_entry, scan_entries};
 pub use pcap::Capture;
 pub use place::{Heard, LAYERS_MAX, Place, Probes};
 pub use scheme::{PerScheme, Scheme};
-pub use seq::{EPOCH_MAX, SEQ_COUNTER_BITS, Seq};
+pub use seq::{EPOCH_MAX, EPOCHS_OF_ROUND, SEQ_COUNTER_BITS, Seq};
 
 /// First two bytes of every packet.
 pub const MAGIC: u16 = 0x5357;

@@ -7,6 +7,9 @@ use std::fmt;
 pub const SEQ_COUNTER_BITS: u32 = 40;
 /// Largest epoch.
 pub const EPOCH_MAX: u32 = (1 << 24) - 1;
+/// Epochs of a round, where all chains of a rack change theirs together: one for each chain that
+/// there may be.
+pub const EPOCHS_OF_ROUND: u32 = 64;
 
 /// The version of a record. Orders all writes of a key; 0 is "never written".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]

@@ -536,7 +536,49 @@ impl Ablation {
         .caught_in(400, Some(Focus::Backups)).hinted(38).by(&[Check::BackupCut]),
         datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
             .in_layers(20).by(&[Check::Linearizable]),
+        parts(
+            "answer-before-invalidated",
+            "a write is applied once all copies of its record are silent",
+            Mechanisms { silence_first: false, ..ALL },
+        )
+        .of_copies(40).by(&[Check::Linearizable]),
+        parts(
+            "sent-is-silent",
+            "a copy that was sent a version isn't silent any more",
+            Mechanisms { sent_is_heard: false, ..ALL },
+        )
+        .of_copies(40).by(&[Check::Linearizable]),
+        parts(
+            "fill-under-writes",
+            "a copy is sent what is stored while no write is under way",
+            Mechanisms { fill_when_quiet: false, ..ALL },
+        )
+        .of_copies(100).by(&[Check::Linearizable]),
+        parts(
+            "copies-outlive-node",
+            "a node that restarts has forgotten its copies, and serves in a new epoch only",
+            Mechanisms { copies_by_epoch: false, ..ALL },
+        )
+        .of_copies(400).by(&[Check::Linearizable]),
+        datapath(
+            "update-not-compared",
+            "a copy takes no version older than it has, or was invalidated for",
+            Features::SEQ_COMPARE,
+        )
+        .of_copies(200).by(&[Check::Linearizable]),
+        datapath(
+            "update-any-incarnation",
+            "nodes name the incarnation of the copy that they fill",
+            Features::INCARNATION_CHECK,
+        )
+        .of_copies(400).hinted(28).by(&[Check::Linearizable]),
     ];
+
+    /// Caught in as many racks of spines and leaves whose keys come and go.
+    const fn of_copies(self, seeds: u64) -> Ablation {
+        let focus = Some(Focus::Evictions);
+        Ablation { scheme: Scheme::DistCache, seeds, focus, ..self }
+    }
 
     /// Caught in as many racks with several layers whose keys come and go.
     const fn in_layers(self, seeds: u64) -> Ablation {

@@ -380,7 +380,7 @@ impl Plan {
             plan.topology.switches += plan.topology.chains - 1;
         }
         if scheme.layers_max() > 1 {
-            draw_layers(&mut plan, &mut random);
+            draw_layers(&mut plan, &mut random, scheme);
         }
         // What is clean shows nothing of how dirty records are kept, which is what other focuses
         // are about.
@@ -605,8 +605,8 @@ fn draw_data(random: &mut Random) -> DataNetwork {
 }
 
 /// Several layers, at times with a spare for some or each of them, and what may happen to chains.
-fn draw_layers(plan: &mut Plan, random: &mut Random) {
-    let layers = random.between(2, LAYERS_MAX);
+fn draw_layers(plan: &mut Plan, random: &mut Random, scheme: Scheme) {
+    let layers = random.between(2, LAYERS_MAX.min(scheme.layers_max().into()));
     let spares = if random.chance(0.5) { random.between(1, layers) } else { 0 };
     plan.topology.layers = layers as u8;
     plan.topology.domains = if random.chance(0.6) { random.between(2, 3) } else { 1 } as u16;

@@ -85,6 +85,11 @@ fn netcache_keeps_its_promises() {
 }
 
 #[test]
+fn distcache_keeps_its_promises() {
+    no_seed_breaks_a_promise(Scheme::DistCache);
+}
+
+#[test]
 fn farreach_keeps_its_promises() {
     no_seed_breaks_a_promise(Scheme::FarReach);
 }

@@ -13,7 +13,7 @@ use crate::control::{
 };
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
-use crate::topology::{ByChain, ChainId, ChainMap};
+use crate::topology::{ByChain, ChainId, ChainMap, round_of, spine_of};
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
@@ -149,6 +149,8 @@ pub struct Session {
     random: Pcg32,
     /// Those that the controller named.
     chains: ByChain<ChainState>,
+    /// Some of them have spines.
+    has_spines: bool,
     /// Which of them serves each key.
     served: ChainMap,
     hash_key: HashKey,
@@ -182,6 +184,11 @@ struct ChainState {
     recovered_epoch: u32,
     /// What the cache tells in the epoch is preserved (rule 7).
     preserves: bool,
+    /// The spine that has copies of keys of all chains, and the chain's epoch in which it serves
+    /// (DistCache).
+    spine: Option<(u32, Address)>,
+    /// Requests that were lately sent to the spine, and to the leaf.
+    sent: [u32; 2],
     gather: Option<Gather>,
     quiet: Option<Quiet>,
 }
@@ -207,6 +214,8 @@ impl ChainState {
             durable_generation: 0,
             recovered_epoch: 0,
             preserves: true,
+            spine: None,
+            sent: [0; 2],
             gather: None,
             quiet: None,
         }
@@ -240,6 +249,7 @@ impl Session {
             boot,
             random: Pcg32::seed_from_u64(seed),
             chains: ByChain::default(),
+            has_spines: false,
             served: ChainMap::default(),
             hash_key: HashKey([0; 16]),
             lane_first: 0,
@@ -538,9 +548,42 @@ impl Session {
                 }
                 (Send::Fragment(..), _) => continue,
             }
-            return Some(self.chains[lane.chain].destination.of(packet));
+            let (chain, hash) = (lane.chain, lane.hash);
+            let is_read = matches!(lane.state, State::Open) && lane.asked() == Op::Read;
+            // What isn't answered is sent again to the leaf: its spine may be dead.
+            let spine = self.less_loaded_spine(chain, &hash, is_read && lane.attempt == 0);
+            return Some(spine.unwrap_or_else(|| self.chains[chain].destination.of(packet)));
         }
         None
+    }
+
+    /// The key's spine, if it may have a copy and was lately sent less than the key's leaf (rule 30;
+    /// the power of two choices); else the request is for the leaf.
+    #[inline]
+    fn less_loaded_spine(
+        &mut self,
+        chain: ChainId,
+        hash: &KeyHash,
+        is_read: bool,
+    ) -> Option<Address> {
+        if !self.has_spines {
+            return None;
+        }
+        let round = round_of(self.chains[chain].epoch);
+        let serves = |state: &ChainState| match state.spine {
+            Some((epoch, _)) => epoch == state.epoch && round_of(epoch) == round,
+            None => false,
+        };
+        let spines = self.chains.iter().filter(|(_, state)| serves(state)).map(|(at, _)| at);
+        let at = spine_of(hash, spines).filter(|_| is_read);
+        let at = at.filter(|at| self.chains[*at].sent[0] <= self.chains[chain].sent[1]);
+        let Some(at) = at else {
+            self.chains[chain].sent[1] += 1;
+            return None;
+        };
+        let spine = &mut self.chains[at];
+        spine.sent[0] += 1;
+        spine.spine.map(|(_, address)| address)
     }
 
     /// Takes a packet from the switch; the completion it brings, if it does, borrows the packet's

@@ -264,6 +264,9 @@ impl NodeCommand {
             NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
+            NodeCommand::CopiesAdmitted(copies) => batch(copies, |copy| {
+                check(copy.switch.port != 0, "a switch's address").and_then(|()| key(&copy.key))
+            }),
             NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
                 batch(offers, any)
             }
@@ -300,6 +303,10 @@ impl ClientNotice {
             ClientNotice::Quiesce { chain: its, epoch: of }
             | ClientNotice::Released { chain: its, epoch: of }
             | ClientNotice::Hold { chain: its, epoch: of, .. } => {
+                chain(*its).and_then(|()| epoch(*of))
+            }
+            ClientNotice::Spine { chain: its, epoch: of, switch } => {
+                check(switch.port != 0, "a switch's address")?;
                 chain(*its).and_then(|()| epoch(*of))
             }
             ClientNotice::Gathered { .. } | ClientNotice::Resume { .. } => Ok(()),
@@ -485,7 +492,7 @@ mod tests {
                 map: map_of_chain(chain),
                 switch: None,
                 lanes: 1,
-                write_through: false,
+                refresh: crate::control::Refresh::None,
             };
             Message::ToNode(Command {
                 id: 1,

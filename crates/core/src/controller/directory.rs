@@ -4,7 +4,7 @@ use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};
 use crate::control::{KeyedRecord, LANES_MAX, Message, Peer};
 use crate::storage::EngineError;
-use crate::topology::{ByChain, CHAINS_MAX, ChainId, ChainMap};
+use crate::topology::{ByChain, CHAINS_MAX, ChainId, ChainMap, epoch_of_round, round_of};
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -172,6 +172,15 @@ struct ChainEntry {
     witnesses: Vec<(u16, u64)>,
     /// What clients preserved of what those told.
     preserved: Preserved,
+}
+
+/// Of which round a chain's next epoch is, where all chains change theirs together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Round {
+    /// The next one: the other chains follow.
+    Next,
+    /// The last one, which another chain began.
+    Last,
 }
 
 /// What clients preserve of what a chain's members tell them in an epoch.
@@ -416,6 +425,17 @@ impl Directory {
         self.file.chains[chain].epoch
     }
 
+    /// Whether a chain can begin another epoch.
+    pub(super) fn has_next_epoch(&self, rounds: bool) -> bool {
+        let last = self.last_epoch();
+        if rounds { round_of(last) + 1 < round_of(EPOCH_MAX) } else { last < EPOCH_MAX }
+    }
+
+    /// Whether other chains are in a later round of epochs than this one.
+    pub(super) fn is_behind(&self, chain: ChainId) -> bool {
+        round_of(self.epoch(chain)) < round_of(self.last_epoch())
+    }
+
     /// The newest epoch of all chains.
     pub(super) fn last_epoch(&self) -> u32 {
         let epochs = self.file.chains.iter().map(|(_, chain)| chain.epoch);
@@ -440,6 +460,11 @@ impl Directory {
     /// The same without the boots.
     pub(super) fn switches(&self, chain: ChainId) -> impl Iterator<Item = u16> {
         self.members(chain).iter().map(|(switch, _)| *switch)
+    }
+
+    /// The member next to the clients of a chain that has one beside the owner: DistCache's spine.
+    pub(super) fn spine(&self, chain: ChainId) -> Option<u16> {
+        self.keepers(chain).next()
     }
 
     /// The member to which a chain's clients send.
@@ -548,8 +573,14 @@ impl Directory {
         chain: ChainId,
         members: Vec<(u16, u64)>,
         preserves: Preserved,
+        in_round: Option<Round>,
     ) -> u64 {
-        let (epoch, bypass) = (self.last_epoch() + 1, members.is_empty());
+        let epoch = match in_round {
+            None => self.last_epoch() + 1,
+            Some(Round::Next) => epoch_of_round(round_of(self.last_epoch()) + 1, chain),
+            Some(Round::Last) => epoch_of_round(round_of(self.last_epoch()), chain),
+        };
+        let bypass = members.is_empty();
         let entry = &mut self.file.chains[chain];
         (entry.epoch, entry.bypass) = (epoch, bypass);
         (entry.members, entry.preserves) = (members, preserves);

@@ -39,7 +39,7 @@ use crate::storage::EngineError;
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId};
 use backup::Backup;
-use chain::{Budget, Chain};
+use chain::{Budget, Chain, Spines};
 use directory::Directory;
 use membership::{Membership, NodeHello, SwitchHello};
 use outbox::Outbox;
@@ -62,6 +62,7 @@ pub struct Controller {
     sessions: Sessions,
     chains: Chains,
     budget: Budget,
+    spines: Spines,
     backup: Backup,
     outbox: Outbox,
     /// When it was last called.
@@ -78,6 +79,7 @@ struct Context<'a> {
     members: &'a Membership,
     sessions: &'a mut Sessions,
     budget: &'a mut Budget,
+    spines: &'a mut Spines,
     backup: &'a mut Backup,
     outbox: &'a mut Outbox,
 }
@@ -144,6 +146,7 @@ impl Controller {
             sessions: Sessions::new(now, &config, &directory),
             chains,
             budget: Budget::new(now, config.control_budget),
+            spines: Spines::default(),
             backup: Backup::default(),
             config,
             mechanisms,
@@ -229,6 +232,7 @@ impl Controller {
     pub fn handle_timeout(&mut self, now: Now) {
         self.wake(now);
         self.for_each_chain(now, Chain::handle_timeout);
+        self.follow_rounds(now);
         self.back_up_on(now);
     }
 
@@ -343,9 +347,10 @@ impl Controller {
             .iter_mut()
             .for_each(|chain| chain.client_said_hello(&mut cx, client, epochs.get(chain.id())));
         backup::ask_again(&mut cx, client);
-        let chains = chains.grants(&cx);
-        if chains.iter().any(|(_, grant)| grant.is_some()) {
-            cx.sessions.grant(now, client, hello_us, chains, cx.directory, cx.outbox);
+        let grants = chains.grants(&cx);
+        if grants.iter().any(|(_, grant)| grant.is_some()) {
+            cx.sessions.grant(now, client, hello_us, grants, cx.directory, cx.outbox);
+            chains.iter().for_each(|chain| chain.name_spine(&mut cx, client));
         }
     }
 
@@ -423,8 +428,16 @@ impl Controller {
 
     /// Takes every step that has become possible.
     fn go_on(&mut self, now: Now) {
+        self.follow_rounds(now);
         self.for_each_chain(now, Chain::go_on);
         self.back_up_on(now);
+    }
+
+    /// Where chains change their epochs together: those do that haven't yet.
+    fn follow_rounds(&mut self, now: Now) {
+        if self.config.scheme.has_copies() {
+            self.for_each_chain(now, Chain::follow_round);
+        }
     }
 
     /// Takes the steps of a backup that have become possible, and what chains do then.
@@ -456,6 +469,7 @@ impl Controller {
             sessions,
             chains,
             budget,
+            spines,
             backup,
             outbox,
             ..
@@ -469,6 +483,7 @@ impl Controller {
             members,
             sessions,
             budget,
+            spines,
             backup,
             outbox,
         };

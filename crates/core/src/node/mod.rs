@@ -10,8 +10,10 @@
 //! A shim is two things. The *decider* says what becomes of a request, by what it knows of key and
 //! lane: it changes nothing else. The *replica* has the engine store that, and answers. With one
 //! replica of each partition these are one step: the shim hands what the decider says to its
-//! replica at once.
+//! replica at once. *Copies* knows which caches answer beside the node, and lets a write run once
+//! they don't (DistCache).
 
+mod copies;
 mod decider;
 mod replica;
 mod shim;

@@ -16,6 +16,7 @@ use crate::mechanisms::Mechanisms;
 use crate::storage::Record;
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
+use crate::topology::round_of;
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{Address, Place, Seq};
 
@@ -54,6 +55,8 @@ pub struct AgentConfig {
     /// How long it may take until a record that no node has is on its way to its node; `None`: as
     /// long as it is cached.
     pub dirty_max_us: Option<u64>,
+    /// Its records are copies (DistCache): that of a spine are of all chains' keys.
+    pub has_copies: bool,
     /// All, but in simulations.
     pub mechanisms: Mechanisms,
 }
@@ -71,6 +74,7 @@ impl Default for AgentConfig {
             loads_a_step: 256,
             // As Linux has it for the pages of files: `vm.dirty_expire_centisecs`.
             dirty_max_us: Some(30_000_000),
+            has_copies: false,
             mechanisms: Mechanisms::ALL,
         }
     }
@@ -220,6 +224,8 @@ pub struct Agent {
     address: Address,
     config: AgentConfig,
     epoch: u32,
+    /// The epoch of the command that is being obeyed: its chain's.
+    asked_in: u32,
     /// In the chain, in this epoch.
     place: Place,
     entries: Entries,
@@ -257,6 +263,7 @@ impl Agent {
             boot,
             address,
             epoch: 0,
+            asked_in: 0,
             place: Place::sole(),
             entries: Entries::default(),
             frozen: Entries::default(),
@@ -475,9 +482,13 @@ impl Agent {
             }
             _ => false,
         };
-        if epoch < self.epoch || (epoch > self.epoch && !configures) {
+        let is_of_round = self.config.has_copies
+            && !self.place.is_owner()
+            && round_of(epoch) == round_of(self.epoch);
+        if epoch != self.epoch && !(is_of_round || (epoch > self.epoch && configures)) {
             return;
         }
+        self.asked_in = epoch;
         match body {
             SwitchCommand::Configure(config) => {
                 self.configure(id, epoch, DatapathAction::Configure(config));
@@ -516,7 +527,7 @@ impl Agent {
     }
 
     fn answer(&mut self, id: CommandId, result: SwitchResult) {
-        self.reports.push_back(SwitchReport::Done { id, epoch: self.epoch, result });
+        self.reports.push_back(SwitchReport::Done { id, epoch: self.asked_in, result });
     }
 
     /// Begins an epoch, with nothing cached; what was is frozen, or gone.

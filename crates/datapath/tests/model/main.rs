@@ -320,7 +320,7 @@ impl Pair {
         let value = if delete { Vec::new() } else { value_of(size, counter) };
         let record_flags = if delete { record_flags::TOMBSTONE } else { 0 };
         // Of the incarnation, mostly.
-        let request = self.model.record.incarnation + u64::from(counter % 16 == 0);
+        let request = self.model.record.incarnation + u64::from(counter.is_multiple_of(16));
         let header = Header { seq: Seq(s), request, record_flags, ..header(Op::CacheUpdate, KEY) };
         let mut packet = Packet::build(header, &value, KEY);
         let verdict = self.rig.answer(&mut packet);
@@ -344,7 +344,7 @@ impl Pair {
             return; // Other schemes drop it.
         }
         let s = self.model.record.adm.saturating_add(counter % 5).saturating_sub(2).max(seq(1).0);
-        let request = self.model.record.incarnation + u64::from(counter % 16 == 0);
+        let request = self.model.record.incarnation + u64::from(counter.is_multiple_of(16));
         let header = Header { seq: Seq(s), request, ..header(Op::Invalidate, KEY) };
         let mut packet = Packet::build(header, &[], KEY);
         let verdict = self.rig.answer(&mut packet);

@@ -253,8 +253,8 @@ pub(crate) const CAPACITY: Sweep = Sweep {
               of what the nodes allow. The first sweep is workload A on 16 servers with two \
               switches a layer. The second has 64 servers and switches of 0.25 M packets/s, which \
               are the limit then, so that it shows how evenly chains share the load. DistCache, \
-              whose clients send a read to the less loaded of two switches, isn't built yet, so its \
-              bars are missing.",
+              whose clients send a read to the less loaded of two switches, isn't among them yet, \
+              so its bars are missing.",
 };
 
 /// The second half of Exp#S5.

@@ -105,11 +105,14 @@ impl World {
         let to = match verdict {
             Verdict::Reply => match flight.packet.parse() {
                 // An acknowledged cache update goes back to where it came from.
-                Ok(parts) if parts.header.op == switchback_wire::Op::CacheUpdateAck => flight.from,
+                Ok(parts) if parts.header.op.is_acknowledgement() => flight.from,
                 Ok(parts) => parts.header.origin,
                 Err(_) => flight.from,
             },
-            Verdict::Forward(replicas) => Part::Node(replicas[0]).address(),
+            Verdict::Forward(replicas) => {
+                let leaf = running.datapath.leaf(replicas[0]);
+                leaf.unwrap_or(Part::Node(replicas[0]).address())
+            }
             Verdict::ToSwitch(neighbour) => {
                 running.datapath.neighbour(neighbour).expect("the pipeline names one that it has")
             }

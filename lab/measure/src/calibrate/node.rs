@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Instant;
 use switchback_calibration::{Node, Sample};
-use switchback_core::control::{Command, NodeCommand, NodeConfig};
+use switchback_core::control::{Command, NodeCommand, NodeConfig, Refresh};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
@@ -42,7 +42,7 @@ pub(super) fn measure(effort: &Effort, scratch: &Path) -> anyhow::Result<Node> {
     fill(&mut engine, effort.records, VALUE_BYTES)?;
     engine.flush()?;
     let mark_us = marks(&mut engine, effort)?;
-    let mut testbed = Testbed::new(engine, loaded, effort.records, false)?;
+    let mut testbed = Testbed::new(engine, loaded, effort.records, Refresh::None)?;
     let read_us = testbed.sample(effort, Ask::Read)?;
     let write_us = testbed.sample(effort, Ask::Write)?;
     let conditional_us = testbed.sample(effort, Ask::Conditional)?;
@@ -76,7 +76,7 @@ fn bytes(effort: &Effort, scratch: &Path) -> anyhow::Result<[Sample; 2]> {
             RocksEngine::open(scratch.join(format!("node-{value_bytes}")), &Options::default())?;
         fill(&mut engine, records, value_bytes)?;
         engine.flush()?;
-        anyhow::Ok(Testbed { value_bytes, ..Testbed::new(engine, loaded, records, false)? })
+        anyhow::Ok(Testbed { value_bytes, ..Testbed::new(engine, loaded, records, Refresh::None)? })
     };
     let (mut short, mut long): (Testbed<RocksEngine>, _) = (open(VALUE_BYTES)?, open(LONG_BYTES)?);
     let mut added = |ask| -> anyhow::Result<Sample> {
@@ -176,7 +176,7 @@ fn cache_updates(effort: &Effort) -> anyhow::Result<Sample> {
     let mut engine = MemoryEngine::new(SyncPolicy::None);
     fill(&mut engine, effort.records.min(20_000), VALUE_BYTES)?;
     let loaded = engine.loaded();
-    let mut testbed = Testbed::new(engine, loaded, effort.records.min(20_000), true)?;
+    let mut testbed = Testbed::new(engine, loaded, effort.records.min(20_000), Refresh::Updates)?;
     let mut differences = Vec::new();
     for _ in 0..effort.rounds {
         let (plain, updating) = (testbed.round(Ask::Write)?, testbed.round(Ask::Update)?);
@@ -227,7 +227,7 @@ impl<E: Engine> Testbed<E> {
         engine: E,
         loaded: Loaded,
         records: u64,
-        write_through: bool,
+        refresh: Refresh,
     ) -> anyhow::Result<Testbed<E>> {
         let bind = || {
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -242,7 +242,7 @@ impl<E: Engine> Testbed<E> {
             map: Map::equal(vec![vec![0]]),
             switch: Some(switch.address().into()),
             lanes: GROUP as u32,
-            write_through,
+            refresh,
         };
         let mut testbed = Testbed {
             shim,
@@ -408,7 +408,7 @@ mod tests {
         let mut engine = MemoryEngine::new(SyncPolicy::None);
         fill(&mut engine, 100, VALUE_BYTES).unwrap();
         let loaded = engine.loaded();
-        let mut testbed = Testbed::new(engine, loaded, 100, true).unwrap();
+        let mut testbed = Testbed::new(engine, loaded, 100, Refresh::Updates).unwrap();
         for ask in [Ask::Read, Ask::Write, Ask::Conditional, Ask::Update, Ask::Read] {
             for _ in 0..3 {
                 testbed.round(ask).unwrap();

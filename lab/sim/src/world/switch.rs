@@ -351,13 +351,15 @@ impl World {
         match verdict {
             Verdict::Reply => {
                 let to = match flight.packet.parse() {
-                    Ok(parts) if parts.header.op != Op::CacheUpdateAck => parts.header.origin,
+                    Ok(parts) if !parts.header.op.is_acknowledgement() => parts.header.origin,
                     _ => flight.from,
                 };
                 self.send_packet(part, to, flight);
             }
             Verdict::Forward(replicas) => {
-                let to = Part::Node(replicas[0]).address();
+                let running = self.switches[usize::from(switch)].running.as_ref();
+                let leaf = running.and_then(|running| running.datapath.leaf(replicas[0]));
+                let to = leaf.unwrap_or(Part::Node(replicas[0]).address());
                 self.send_packet(part, to, flight);
             }
             Verdict::ToSwitch(neighbour) => {

@@ -49,6 +49,10 @@ impl Session {
             pressure,
             spooled: self.config.spooled,
         });
+        // What was sent long ago says little of the load.
+        for (_, chain) in self.chains.iter_mut() {
+            chain.sent = chain.sent.map(|sent| sent / 2);
+        }
         // Three tries within a lease; while there is none, or memory is short, as often as is
         // decent.
         let pause_us =
@@ -200,6 +204,13 @@ impl Session {
             ClientNotice::Resume { round } => self.resume(now, round),
             ClientNotice::Gathered { epoch, chunk } => self.gathered(epoch, chunk),
             ClientNotice::Released { chain, epoch } => self.released(now, chain, epoch),
+            ClientNotice::Spine { chain, epoch, switch } => {
+                self.has_spines = true;
+                let state = self.chains.known(chain, |_| ChainState::new());
+                if state.spine.is_none_or(|(known, _)| known <= epoch) {
+                    state.spine = Some((epoch, switch));
+                }
+            }
         }
     }
 

@@ -282,14 +282,17 @@ impl Chain {
             stage: Stage::Admitting,
             admitted_us: Some(cx.now.monotonic_us),
             inspected: None,
+            copy: None,
         });
         entry
     }
 
-    /// Tells the first members of new entries: the keepers, if there are any.
+    /// Tells the first members of new entries: the keepers, if there are any. Of copies leaves hear
+    /// first, then spines.
     fn admit(&mut self, cx: &mut Context<'_>, entries: Vec<Entry>) {
         let command = SwitchCommand::Admit(entries);
-        if !cx.mechanisms.keepers_first() || !self.command_keepers(cx, command.clone()) {
+        let keepers_first = cx.mechanisms.keepers_first() && !cx.config.scheme.has_copies();
+        if !keepers_first || !self.command_keepers(cx, command.clone()) {
             self.command_owner(cx, command);
         }
     }
@@ -304,6 +307,10 @@ impl Chain {
         refused: Vec<EntryId>,
         by_all: bool,
     ) {
+        if cx.config.scheme.has_copies() && cx.directory.owner(self.id) != Some(switch) {
+            self.spine_admitted(cx, &entries, &refused);
+            return;
+        }
         for id in refused {
             // One that outgrew its slot at once may be on its way out already.
             if self.cache.is_at(id, Stage::Admitting) {
@@ -318,7 +325,12 @@ impl Chain {
         let refused: Vec<_> = entries.iter().filter(at(Stage::Leaving)).map(|it| it.id).collect();
         let admitted: Vec<_> = entries.iter().filter(at(Stage::Admitting)).cloned().collect();
         let is_owner = cx.directory.owner(self.id) == Some(switch);
-        if is_owner == cx.mechanisms.keepers_first() || !self.admit_next(cx, is_owner, &admitted) {
+        if cx.config.scheme.has_copies() {
+            let admitted: Vec<_> = admitted.iter().map(|entry| entry.id).collect();
+            self.admit_to_spines(cx, &admitted);
+        } else if is_owner == cx.mechanisms.keepers_first()
+            || !self.admit_next(cx, is_owner, &admitted)
+        {
             for Entry { id, hash, .. } in admitted {
                 self.cache.set_stage(id, Stage::Cached);
                 self.missing.remove(&hash);
@@ -345,7 +357,7 @@ impl Chain {
 
     /// After a recovery: how many of the keys that were cached are still missing, and when none was
     /// any more.
-    fn note_readmission(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn note_readmission(&mut self, cx: &Context<'_>) {
         let epoch = cx.directory.epoch(self.id);
         let Some(times) =
             self.times.as_mut().filter(|times| times.epoch == epoch && times.missing > 0)

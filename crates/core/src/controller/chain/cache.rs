@@ -1,5 +1,6 @@
 //! The controller's picture of the cache, and the one allocator of its slots.
 
+use super::copies::SpineCopy;
 use crate::control::{Entry, EntryId, Inspected, Location};
 use crate::controller::directory::Directory;
 use crate::controller::status::CachedKeyStatus;
@@ -22,6 +23,8 @@ pub(super) struct CachedKey {
     pub(super) admitted_us: Option<u64>,
     /// What the switch had of it at the last inspection that reached it, and that one's number.
     pub(super) inspected: Option<(u64, Inspected)>,
+    /// Its copy in a spine.
+    pub(super) copy: Option<SpineCopy>,
 }
 
 impl CachedKey {
@@ -231,6 +234,7 @@ impl Cache {
             stage: Stage::Admitting,
             admitted_us: None,
             inspected: None,
+            copy: None,
         });
         self.set_stage(id, Stage::Cached);
     }
@@ -263,6 +267,13 @@ impl Cache {
     pub(super) fn set_offer(&mut self, id: EntryId, offer: OfferId) {
         if let Some(key) = self.keys.get_mut(&id) {
             key.offer = offer;
+        }
+    }
+
+    /// It has this copy in a spine, or none.
+    pub(super) fn set_copy(&mut self, id: EntryId, copy: Option<SpineCopy>) {
+        if let Some(key) = self.keys.get_mut(&id) {
+            key.copy = copy;
         }
     }
 
@@ -336,6 +347,7 @@ mod tests {
                 stage: Stage::Admitting,
                 admitted_us: None,
                 inspected: None,
+                copy: None,
             });
             cache.set_stage(i.into(), Stage::Cached);
         }

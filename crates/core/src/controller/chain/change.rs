@@ -10,7 +10,6 @@
 use super::{Chain, Context, Phase};
 use crate::control::ClientNotice;
 use std::collections::BTreeSet;
-use switchback_wire::EPOCH_MAX;
 
 /// How long a drain may take: a node that doesn't store keeps its keys in the cache.
 const DRAIN_US_MAX: u64 = 10_000_000;
@@ -78,7 +77,7 @@ impl Chain {
             Change::Pausing { until_us } => cx.now.monotonic_us >= *until_us,
             _ => false,
         };
-        let is_last = cx.directory.last_epoch() >= EPOCH_MAX;
+        let is_last = !cx.directory.has_next_epoch(cx.config.scheme.has_copies());
         if !may_begin || is_last || !matches!(self.phase, Phase::Serving) {
             return false;
         }

@@ -27,7 +27,9 @@ impl Order {
     /// What it is for, if it is about keys that are to be cached, or no longer.
     pub(super) fn purpose(&self) -> Option<Purpose> {
         match self {
-            Order::Switch(SwitchCommand::Admit(_)) => Some(Purpose::Admission),
+            Order::Switch(SwitchCommand::Admit(_)) | Order::Work(Work::RegisterCopies(_)) => {
+                Some(Purpose::Admission)
+            }
             Order::Switch(SwitchCommand::EvictBegin { .. } | SwitchCommand::Remove(_))
             | Order::Work(Work::StoreEvicted(_)) => Some(Purpose::Eviction),
             Order::Switch(SwitchCommand::Clean(_)) | Order::Work(Work::StoreCleaned(_)) => {

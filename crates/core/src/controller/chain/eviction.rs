@@ -155,6 +155,9 @@ impl Chain {
     pub(super) fn removed_by(&mut self, cx: &mut Context<'_>, switch: u16, entries: Vec<EntryId>) {
         if cx.directory.owner(self.id) == Some(switch) {
             self.remove_from_keepers(cx, entries);
+        } else if cx.config.scheme.has_copies() {
+            let removed = self.spine_removed(cx, switch, &entries);
+            self.removed(cx, removed);
         } else {
             self.removed(cx, entries);
         }
@@ -167,7 +170,12 @@ impl Chain {
                 self.cache.set_stage(*id, Stage::Leaving);
             }
         }
-        if entries.is_empty() || !self.command_keepers(cx, SwitchCommand::Remove(entries.clone())) {
+        if cx.config.scheme.has_copies() {
+            let alone = self.remove_from_spines(cx, entries);
+            self.removed(cx, alone);
+        } else if entries.is_empty()
+            || !self.command_keepers(cx, SwitchCommand::Remove(entries.clone()))
+        {
             self.removed(cx, entries);
         }
     }

@@ -6,6 +6,7 @@ mod cache;
 mod change;
 mod cleaning;
 mod commands;
+mod copies;
 mod eviction;
 mod gather;
 mod inspection;
@@ -44,6 +45,7 @@ use crate::topology::ChainId;
 pub use admission::Declined;
 pub(super) use budget::Budget;
 pub use budget::{ControlCost, Spent};
+pub(super) use copies::Spines;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_wire::KeyHash;
@@ -289,6 +291,13 @@ impl Chain {
         if change.moved {
             let address = cx.members.node(node).address;
             self.command_owner(cx, SwitchCommand::NodeAddress(node, address));
+            if let Some(spine) = cx.directory.spine(self.id)
+                && cx.config.scheme.has_copies()
+            {
+                // Behind the leaves.
+                let index = cx.directory.chains() + node;
+                self.command_switch(cx, spine, SwitchCommand::NodeAddress(index, address));
+            }
         }
         self.node_lags(cx, node);
         let standing = cx.members.standing(node, self.id);
@@ -312,6 +321,7 @@ impl Chain {
             }
             Order::Work(Work::StoreCleaned(stored)) => self.cleaned_stored(cx, &stored),
             Order::Work(Work::ClearOffers(offers)) => self.offers_cleared(offers),
+            Order::Work(Work::RegisterCopies(copies)) => self.copies_registered(cx, &copies),
             _ => {}
         }
     }
@@ -446,7 +456,11 @@ impl Chain {
     /// Where clients send their packets in this epoch; `None` while the switch's address isn't
     /// known (after a restart of the controller).
     fn destination(&self, cx: &Context<'_>) -> Option<Destination> {
-        match cx.directory.first(self.id) {
+        let first = match cx.config.scheme.has_copies() {
+            true => cx.directory.owner(self.id), // clients know the spines apart
+            false => cx.directory.first(self.id),
+        };
+        match first {
             Some(first) => cx.members.switch(first).map(|hello| Destination::Switch(hello.address)),
             None if cx.directory.is_bypass(self.id) => {
                 let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());

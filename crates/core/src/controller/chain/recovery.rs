@@ -7,7 +7,7 @@ use super::witnesses::Witnesses;
 use super::work::Work;
 use super::{Chain, Context, Phase};
 use crate::control::{
-    ClientNotice, KeyedRecord, NodeCommand, NodeConfig, Peer, SwitchCommand, SwitchConfig,
+    ClientNotice, KeyedRecord, NodeCommand, NodeConfig, Peer, Refresh, SwitchCommand, SwitchConfig,
     batch_len,
 };
 use crate::controller::directory::Preserved;
@@ -15,7 +15,7 @@ use crate::controller::status::RecoveryTimes;
 use crate::time::Now;
 use crate::topology::ChainId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use switchback_wire::{KeyHash, Place, Seq};
+use switchback_wire::{Address, KeyHash, Map, Partition, Place, Seq};
 
 /// Stores under way to one node at a time.
 const STORES_MAX: usize = 8;
@@ -222,15 +222,11 @@ impl Chain {
         let is_drained = recovery.is_drained;
         let keeps = cx.config.scheme.keeps_in_switches() && !is_drained;
         for (at, (switch, boot)) in cx.directory.members(self.id).iter().enumerate() {
-            let config = SwitchConfig {
-                boot: *boot,
-                place: self.place(cx, at),
-                generation,
-                lanes: cx.config.lanes.0,
-                map: cx.directory.map().clone(),
-                nodes: cx.members.node_addresses(),
-            };
-            let is_witness = cx.directory.witnesses(self.id).contains(&(*switch, *boot));
+            let place = self.place(cx, at);
+            let (map, nodes) = self.beyond(cx, &place);
+            let (boot, lanes) = (*boot, cx.config.lanes.0);
+            let config = SwitchConfig { boot, place, generation, lanes, map, nodes };
+            let is_witness = cx.directory.witnesses(self.id).contains(&(*switch, boot));
             let command = if keeps && is_witness {
                 SwitchCommand::Freeze(config)
             } else {
@@ -279,6 +275,33 @@ impl Chain {
         self.ask(cx, &clients);
     }
 
+    /// Where a member sends the requests that it doesn't answer: partitions, and addresses.
+    /// DistCache's spine sends them to the leaves, which its map has in the place of nodes; the
+    /// nodes are behind them, since they fill copies. Behind a leaf's nodes are the spines, which
+    /// say whose requests they pass on.
+    fn beyond(&self, cx: &Context<'_>, place: &Place) -> (Map, Vec<Address>) {
+        let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
+        if !cx.config.scheme.has_copies() {
+            return (map, nodes);
+        }
+        let chains = || (0..cx.directory.chains()).map(ChainId::new);
+        let address = |switch: Option<u16>| {
+            switch.and_then(|it| cx.members.switch(it)).map_or(Address::default(), |it| it.address)
+        };
+        if place.is_owner() {
+            let spines = chains().filter_map(|chain| cx.directory.spine(chain));
+            let spines = spines.map(|switch| address(Some(switch)));
+            return (map, nodes.into_iter().chain(spines).collect());
+        }
+        let leaves = chains().map(|chain| address(cx.directory.owner(chain)));
+        let to_leaf = |partition: &Partition| Partition {
+            replicas: vec![partition.chain],
+            ..partition.clone()
+        };
+        let by_leaf = Map::new(map.partitions().iter().map(to_leaf).collect());
+        (by_leaf.expect("the ranges are a map's"), leaves.chain(nodes).collect())
+    }
+
     /// The place of a member in the chain: of the first one, `at` is 0.
     fn place(&self, cx: &Context<'_>, at: usize) -> Place {
         let members = cx.directory.members(self.id);
@@ -305,7 +328,16 @@ impl Chain {
         for client in clients {
             let (to, served) = (to.clone(), cx.directory.served().clone());
             cx.notify(*client, ClientNotice::Move { chain, to, served });
+            self.name_spine(cx, *client);
         }
+    }
+
+    /// Tells a client where the chain's spine is, if it has one.
+    pub(in crate::controller) fn name_spine(&self, cx: &mut Context<'_>, client: u64) {
+        let spine = cx.directory.spine(self.id).filter(|_| cx.config.scheme.has_copies());
+        let Some(hello) = spine.and_then(|switch| cx.members.switch(switch)) else { return };
+        let (chain, epoch, switch) = (self.id, cx.directory.epoch(self.id), hello.address);
+        cx.notify(client, ClientNotice::Spine { chain, epoch, switch });
     }
 
     fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
@@ -318,7 +350,7 @@ impl Chain {
             map: cx.directory.map().clone(),
             switch: owner.map(|hello| hello.address),
             lanes: cx.config.lanes.0,
-            write_through: cx.config.scheme.refreshes(),
+            refresh: Refresh::of(cx.config.scheme),
         };
         self.command_node(cx, node, NodeCommand::Epoch(config));
     }

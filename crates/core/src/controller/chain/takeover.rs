@@ -5,11 +5,10 @@ use super::recovery::Recovery;
 use super::resync::Resync;
 use super::{Chain, Context, Phase};
 use crate::control::SwitchCommand;
-use crate::controller::directory::Preserved;
+use crate::controller::directory::{Preserved, Round};
 use crate::controller::membership::SwitchHello;
 use crate::controller::{Known, Preserve};
 use crate::topology::form;
-use switchback_wire::EPOCH_MAX;
 
 impl Chain {
     /// A member of the chain's epoch, or of its last one, said hello. `needs_epoch`: the sequence
@@ -137,13 +136,20 @@ impl Chain {
             })
         };
         let members = cx.directory.members(self.id);
-        !members.is_empty() && members.iter().all(serves) && cx.directory.is_recovered(self.id)
+        // Which copies nodes know of, and which there are in spines, isn't asked.
+        let is_known = !cx.config.scheme.has_copies() && cx.directory.is_recovered(self.id);
+        is_known && !members.is_empty() && members.iter().all(serves)
     }
 
     /// A node asks for another epoch: it can't serve this one, in which no switch does.
     pub(super) fn node_needs_epoch(&mut self, cx: &mut Context<'_>) {
         if cx.directory.is_bypass(self.id) {
             self.start_recovery(cx, &[]);
+        } else if cx.config.scheme.has_copies()
+            && let members = self.formed(cx, None)
+            && !members.is_empty()
+        {
+            self.start_recovery(cx, &members);
         }
     }
 
@@ -187,8 +193,34 @@ impl Chain {
 
     /// The same; `is_drained`: every record is at its node.
     pub(super) fn begin_epoch(&mut self, cx: &mut Context<'_>, members: &[u16], is_drained: bool) {
+        let round = cx.config.scheme.has_copies().then_some(Round::Next);
+        self.begin_epoch_of(cx, members, is_drained, round);
+    }
+
+    /// Another chain has begun a round of epochs. This one's copies are gone with it, for spines
+    /// hold copies of all chains' keys: it begins an epoch of that round.
+    pub(in crate::controller) fn follow_round(&mut self, cx: &mut Context<'_>) {
+        // Without switches there are no copies.
+        let is_unserved =
+            matches!(self.phase, Phase::Waiting { .. }) || cx.directory.is_bypass(self.id);
+        if is_unserved || cx.directory.epoch(self.id) == 0 || !cx.directory.is_behind(self.id) {
+            return;
+        }
+        match &self.formed(cx, None)[..] {
+            [] => self.phase = Phase::Waiting { since_us: cx.now.monotonic_us },
+            members => self.begin_epoch_of(cx, members, false, Some(Round::Last)),
+        }
+    }
+
+    fn begin_epoch_of(
+        &mut self,
+        cx: &mut Context<'_>,
+        members: &[u16],
+        is_drained: bool,
+        round: Option<Round>,
+    ) {
         let now_us = cx.now.monotonic_us;
-        if cx.directory.last_epoch() >= EPOCH_MAX {
+        if !cx.directory.has_next_epoch(round.is_some()) {
             // All epochs are used: the rack waits for the switches that served last.
             self.phase = Phase::Waiting { since_us: now_us };
             return;
@@ -216,7 +248,7 @@ impl Chain {
         if preserves == Preserved::Nothing {
             self.snapshots.unschedule(cx.now);
         }
-        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots, preserves);
+        let stored_by = cx.directory.begin_epoch(cx.outbox, self.id, boots, preserves, round);
         let recovery = Recovery::new(
             cx.now,
             cx.directory.epoch(self.id),

@@ -1,6 +1,6 @@
 //! What nodes are told about keys.
 
-use crate::control::{BATCH_MAX, EntryId, KeyedRecord, NodeCommand};
+use crate::control::{BATCH_MAX, EntryId, KeyedRecord, NamedCopy, NodeCommand};
 use crate::storage::OfferId;
 use std::collections::BTreeMap;
 use switchback_wire::KeyHash;
@@ -21,6 +21,8 @@ pub(super) enum Work {
     HoldOffers(Vec<(KeyHash, OfferId)>),
     /// Offer these keys.
     OfferKeys(Vec<(KeyHash, Vec<u8>)>),
+    /// Switches have these copies of entries.
+    RegisterCopies(Vec<(EntryId, NamedCopy)>),
 }
 
 impl Work {
@@ -34,6 +36,9 @@ impl Work {
             Work::ClearOffers(offers) => NodeCommand::ClearOffers(offers.clone()),
             Work::HoldOffers(offers) => NodeCommand::OffersHeld(offers.clone()),
             Work::OfferKeys(keys) => NodeCommand::OfferKeys(keys.clone()),
+            Work::RegisterCopies(copies) => {
+                NodeCommand::CopiesAdmitted(copies.iter().map(|(_, copy)| copy.clone()).collect())
+            }
         }
     }
 
@@ -50,6 +55,9 @@ impl Work {
                 offers.iter().all(|(hash, _)| head_of(hash) == node)
             }
             Work::OfferKeys(keys) => keys.iter().all(|(hash, _)| head_of(hash) == node),
+            Work::RegisterCopies(copies) => {
+                copies.iter().all(|(_, copy)| head_of(&copy.hash) == node)
+            }
         }
     }
 
@@ -68,6 +76,9 @@ impl Work {
             Work::ClearOffers(offers) => deal(offers, |(hash, _)| head_of(hash), Work::ClearOffers),
             Work::HoldOffers(offers) => deal(offers, |(hash, _)| head_of(hash), Work::HoldOffers),
             Work::OfferKeys(keys) => deal(keys, |(hash, _)| head_of(hash), Work::OfferKeys),
+            Work::RegisterCopies(copies) => {
+                deal(copies, |(_, copy)| head_of(&copy.hash), Work::RegisterCopies)
+            }
         }
     }
 }

@@ -135,7 +135,7 @@ mod tests {
             map: Map::equal(vec![vec![0]]),
             switch: None,
             lanes: 1,
-            write_through: false,
+            refresh: crate::control::Refresh::None,
         };
         let mut arbiter = Arbiter::of(1, &config).expect("no switch serves");
         arbiter.counter = (1 << (SEQ_COUNTER_BITS - 1)) - 2;

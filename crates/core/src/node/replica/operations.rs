@@ -2,6 +2,7 @@
 
 use crate::control::CommandId;
 use crate::floors::Bucket;
+use crate::node::copies::Refill;
 use crate::storage::{EngineOp, OfferId, OpId};
 use crate::topology::ChainId;
 use hashbrown::HashTable;
@@ -66,6 +67,8 @@ pub(in crate::node) enum Pending {
     Named { hash: KeyHash, key: Vec<u8> },
     /// The current value of an offered key, for the cache (NetCache).
     Refresh { hash: KeyHash, key: Vec<u8> },
+    /// What is stored of a key, for its copies (DistCache).
+    Refill(Refill),
     /// Nothing waits for it.
     Nothing,
 }

@@ -78,6 +78,10 @@ impl Shim {
                 }
                 self.done(chain, id, None);
             }
+            NodeCommand::CopiesAdmitted(copies) => {
+                self.register_copies(copies);
+                self.done(chain, id, None);
+            }
             NodeCommand::FlushSoon => self.submit(chain, id, |id| EngineOp::FlushSoon { id }),
             NodeCommand::Checkpoint(number) => {
                 self.submit(chain, id, |id| EngineOp::Checkpoint { id, number });
@@ -117,6 +121,7 @@ impl Shim {
             self.decider.begin_epoch(chain, epoch, &config);
             let decider = &self.decider;
             self.replica.forget_updates(|hash| decider.chain_of(hash) == chain);
+            self.copies.forget(|hash| decider.chain_of(hash) == chain);
         }
         served.change_epoch(epoch, config, self.index, chain);
         self.set_state(chain, id);
@@ -206,6 +211,7 @@ impl Shim {
         for (hash, offer) in offers {
             let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };
             self.replica.forget_update(&hash);
+            self.forget_copies(&hash);
             steps += 1;
             self.replica.submit(Pending::Command(chain, id), |op| EngineOp::SetMark {
                 id: op,
@@ -275,6 +281,8 @@ impl Shim {
 
     fn repeat_updates(&mut self) {
         self.replica.repeat_updates();
+        self.copies.repeat();
+        self.tell_copies();
         if !self.chains.iter().all(|(_, served)| served.is_released()) {
             return;
         }

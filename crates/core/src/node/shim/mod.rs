@@ -1,16 +1,18 @@
 //! The shim's state, and the way of packets and engine answers through it.
 
 mod commands;
+mod copying;
 mod deferred;
 mod requests;
 mod served;
 mod state;
 
+use super::copies::Copies;
 use super::decider::Decider;
 use super::replica::{Pending, Replica};
 use crate::control::{CommandId, NodeConfig, NodeReport, Offer};
 use crate::mechanisms::Mechanisms;
-use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded};
+use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::{ByChain, ChainId};
@@ -132,6 +134,8 @@ pub struct Shim {
     decider: Decider,
     /// Stores and answers.
     replica: Replica,
+    /// What answers beside it (DistCache).
+    copies: Copies,
     /// When the engine last refused something, and why.
     failed: Option<(u64, String)>,
     commands: BTreeMap<(ChainId, CommandId), Progress>,
@@ -181,6 +185,7 @@ impl Shim {
             chains,
             decider,
             replica: Replica::new(&limits, refresh),
+            copies: Copies::new(mechanisms),
             failed: None,
             commands: BTreeMap::new(),
             deferred: Deferred::default(),
@@ -247,6 +252,9 @@ impl Shim {
                 self.replica.pull(from, parts);
             }
             Op::Scan => self.scan(from, parts),
+            Op::CacheUpdateAck | Op::InvalidateAck if self.copies.is_at(from, &parts.header) => {
+                self.copy_answered(from, &parts.header);
+            }
             Op::CacheUpdateAck => self.replica.cache_updated(parts),
             _ => self.statistics.dropped_malformed += 1,
         }
@@ -268,7 +276,8 @@ impl Shim {
         let hashed = header.op == Op::Scan || config.hash_key.hash(parts.key) == header.key_hash;
         // Partitions are ranges of hashes: the routing key, by which one is found, is the hash.
         let hashed = hashed && header.routing == header.key_hash.routing();
-        let stranger = config.switch.is_some_and(|switch| switch != from);
+        let stranger =
+            config.switch.is_some_and(|switch| switch != from) && !self.copies.is_at(from, header);
         if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
             return false;
@@ -355,6 +364,10 @@ impl Shim {
             }
             (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.update_cache(hash, &key, &record.unwrap_or_default());
+            }
+            (Pending::Refill(refill), Ok(EngineReply::Got(record))) => {
+                let absent = Record { tombstone: true, ..Record::default() };
+                self.fill_copies(&refill, &record.unwrap_or(absent));
             }
             // A read that failed is not answered: damaged bytes are never served, and the client
             // tells its user.

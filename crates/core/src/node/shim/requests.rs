@@ -135,7 +135,7 @@ impl Shim {
     }
 
     /// Does with a write what the decider says.
-    fn carry_out(&mut self, write: Write, verdict: Verdict) {
+    pub(super) fn carry_out(&mut self, write: Write, verdict: Verdict) {
         let header = write.request.header;
         match verdict {
             Verdict::Ignore => {}
@@ -174,8 +174,15 @@ impl Shim {
         }
     }
 
-    /// Hands a write to the engine.
-    fn run(&mut self, Write { request, value, .. }: Write) {
+    /// Hands a write to the engine, once no copy of the record answers any more.
+    fn run(&mut self, write: Write) {
+        let header = write.request.header;
+        let Some(Write { request, value, .. }) = self.copies.admits(write) else {
+            self.decider.nothing_came(&header);
+            self.tell_copies();
+            return;
+        };
+        self.copies.begun(&header);
         let (header, hash, key) = (request.header, request.header.key_hash, request.key.clone());
         let put = self.decider.run(&header, value);
         let refreshes = self.served(&hash).is_some_and(Served::refreshes);
@@ -210,6 +217,8 @@ impl Shim {
     ) {
         let header = request.header;
         self.decider.decided(&header);
+        self.copies.ended(&header);
+        self.tell_copies();
         match result {
             Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update),
             Ok(EngineReply::Put(Err(stored))) => {
@@ -358,7 +367,10 @@ impl Shim {
     /// Forgets an operation: its answer is ignored.
     pub(super) fn forget(&mut self, id: OpId) {
         match self.replica.take(id) {
-            Some(Pending::Put { request, .. }) => self.decider.decided(&request.header),
+            Some(Pending::Put { request, .. }) => {
+                self.decider.decided(&request.header);
+                self.copies.ended(&request.header);
+            }
             Some(Pending::LookUp(write)) => self.decider.nothing_came(&write.request.header),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! How a node serves the partitions of one chain of switches: in which epoch, and whether yet.
 
 use super::state::ServedState;
-use crate::control::NodeConfig;
+use crate::control::{NodeConfig, Refresh};
 use crate::mechanisms::Mechanisms;
 use crate::topology::ChainId;
 
@@ -14,7 +14,7 @@ pub(super) struct Served {
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     serving: bool,
     /// The node restarted within a bypass epoch: what it gave out and answered in that is
-    /// forgotten.
+    /// forgotten. Or it restarted, and has forgotten which copies there are.
     outlived: bool,
 }
 
@@ -34,7 +34,10 @@ impl Served {
         let held = state.held && mechanisms.durable_hold();
         let state = ServedState { held, ..state };
         let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
-        let outlived = in_bypass && mechanisms.bypass_once();
+        let has_copies =
+            state.config.as_ref().is_some_and(|config| config.refresh == Refresh::Copies);
+        let outlived =
+            (in_bypass && mechanisms.bypass_once()) || (has_copies && mechanisms.copies_by_epoch());
         Served {
             mine: state
                 .config
@@ -58,7 +61,7 @@ impl Served {
 
     /// Whether writes update the chain's cache (NetCache).
     pub(super) fn refreshes(&self) -> bool {
-        self.config().is_some_and(|config| config.write_through)
+        self.config().is_some_and(|config| config.refresh == Refresh::Updates)
     }
 
     /// Whether the epoch is durable.

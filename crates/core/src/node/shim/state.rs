@@ -1,6 +1,6 @@
 //! What survives a node's restart beside records and marks, and its formats.
 
-use crate::control::NodeConfig;
+use crate::control::{NodeConfig, Refresh};
 use crate::storage::EngineError;
 use crate::topology::{ByChain, CHAINS_MAX, ChainMap};
 use serde::{Deserialize, Serialize};
@@ -39,7 +39,7 @@ struct NodeConfig1 {
     routes: Vec<Vec<u16>>,
     switch: Option<Address>,
     lanes: u32,
-    write_through: bool,
+    refresh: Refresh,
 }
 
 /// The state of a node: how it serves each chain that it was told of.
@@ -92,14 +92,8 @@ impl ServedState1 {
     fn upgrade(self) -> Result<ServedState, switchback_wire::MapError> {
         let ServedState1 { epoch, held, config } = self;
         let config = config.map(|was| {
-            let NodeConfig1 { hash_key, routes, switch, lanes, write_through } = was;
-            Map::try_equal(routes).map(|map| NodeConfig {
-                hash_key,
-                map,
-                switch,
-                lanes,
-                write_through,
-            })
+            let NodeConfig1 { hash_key, routes, switch, lanes, refresh } = was;
+            Map::try_equal(routes).map(|map| NodeConfig { hash_key, map, switch, lanes, refresh })
         });
         Ok(ServedState { epoch, held, config: config.transpose()? })
     }
@@ -115,7 +109,7 @@ mod tests {
             map: Map::equal(vec![vec![0], vec![1]]),
             switch: None,
             lanes: 9,
-            write_through: true,
+            refresh: Refresh::Updates,
         };
         ByChain::new(1, |_| ServedState { epoch: 300, held: true, config: Some(config.clone()) })
     }

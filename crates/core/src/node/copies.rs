@@ -1,0 +1,391 @@
+//! Copies of records in caches that answer reads by themselves (DistCache; rule 30).
+//!
+//! A key has up to one copy in each layer. A copy is *silent* if it answers nothing: it is new, or
+//! it has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while
+//! all copies of its key are silent; others that come meanwhile are applied with it. Once none is
+//! under way each copy is sent what is stored, and isn't silent any more.
+//!
+//! What a copy was sent is repeated until it is acknowledged. An acknowledgement counts if it names
+//! what was sent last.
+
+use super::replica::Write;
+use crate::control::EntryId;
+use crate::mechanisms::Mechanisms;
+use std::collections::BTreeMap;
+use switchback_wire::{Address, Header, KeyHash, LAYERS_MAX, Op, Seq};
+
+/// Writes of a key that wait for its copies at most; their clients send further ones again.
+const WAITING_MAX: usize = 256;
+
+/// One copy of a record.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct CopyId {
+    /// The switch that has it.
+    pub(super) switch: Address,
+    /// Its incarnation.
+    pub(super) entry: EntryId,
+}
+
+/// What a copy may answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Voice {
+    /// Nothing.
+    Silent,
+    /// It was sent INVALIDATE for the write of this number, and may answer until it says so.
+    Invalidated(Seq),
+    /// It was sent this version; `false`: it hasn't acknowledged that.
+    Sent(Seq, bool),
+}
+
+impl Voice {
+    /// Whether the copy has no version, or may not have got it.
+    fn needs_value(&self) -> bool {
+        matches!(self, Voice::Silent | Voice::Sent(_, false))
+    }
+}
+
+/// The copies of a key.
+#[derive(Debug, Default)]
+struct Copied {
+    key: Vec<u8>,
+    copies: BTreeMap<CopyId, Voice>,
+    /// Writes that wait until all copies are silent.
+    waiting: Vec<Write>,
+    /// Writes that the engine has.
+    under_way: usize,
+    /// How many writes the engine was given so far.
+    given: u64,
+}
+
+impl Copied {
+    fn is_silent(&self) -> bool {
+        self.copies.values().all(|voice| *voice == Voice::Silent)
+    }
+
+    /// Takes out the writes that wait no longer.
+    fn released(&mut self) -> Vec<Write> {
+        if self.is_silent() { std::mem::take(&mut self.waiting) } else { Vec::new() }
+    }
+}
+
+/// What a copy is to be told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Invalidation {
+    pub(super) copy: CopyId,
+    pub(super) hash: KeyHash,
+    pub(super) key: Vec<u8>,
+    /// Of the write.
+    pub(super) seq: Seq,
+}
+
+/// What is stored of a key is to be read and sent to its copies; a moment in which no write was
+/// under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Refill {
+    pub(super) hash: KeyHash,
+    pub(super) key: Vec<u8>,
+    /// Writes before it.
+    given: u64,
+}
+
+/// All copies of a node's keys.
+#[derive(Debug)]
+pub(super) struct Copies {
+    mechanisms: Mechanisms,
+    keys: BTreeMap<KeyHash, Copied>,
+    invalidations: Vec<Invalidation>,
+    refills: Vec<Refill>,
+}
+
+impl Copies {
+    pub(super) fn new(mechanisms: Mechanisms) -> Copies {
+        let (keys, invalidations, refills) = Default::default();
+        Copies { mechanisms, keys, invalidations, refills }
+    }
+
+    /// A switch has admitted a key: the copy is empty. Of more than there are layers none is filled.
+    pub(super) fn register(&mut self, hash: KeyHash, key: Vec<u8>, copy: CopyId) {
+        let copied = self.keys.entry(hash).or_default();
+        copied.key = key;
+        if copied.copies.len() < usize::from(LAYERS_MAX) {
+            copied.copies.entry(copy).or_insert(Voice::Silent);
+        }
+        self.refill(&hash);
+    }
+
+    /// All copies of a key are gone. The writes that waited.
+    pub(super) fn unregister(&mut self, hash: &KeyHash) -> Vec<Write> {
+        self.keys.remove(hash).map_or(Vec::new(), |copied| copied.waiting)
+    }
+
+    /// Whether an answer is about a copy, and comes from its switch.
+    pub(super) fn is_at(&self, from: Address, header: &Header) -> bool {
+        let copy = CopyId { switch: from, entry: header.request };
+        matches!(header.op, Op::InvalidateAck | Op::CacheUpdateAck)
+            && self.keys.get(&header.key_hash).is_some_and(|it| it.copies.contains_key(&copy))
+    }
+
+    /// A write is to be given to the engine; `None`: it waits, or is dropped, since there is no
+    /// room or it waits already.
+    pub(super) fn admits(&mut self, write: Write) -> Option<Write> {
+        let header = &write.request.header;
+        let (hash, seq) = (header.key_hash, header.seq);
+        let Some(copied) = self.keys.get_mut(&hash) else { return Some(write) };
+        // One that isn't newer than what a copy was sent changes nothing that is stored.
+        let is_old = |voice: &Voice| matches!(voice, Voice::Sent(sent, _) if seq <= *sent);
+        let is_silent = copied.is_silent() || !self.mechanisms.silence_first();
+        if is_silent || copied.copies.values().any(is_old) {
+            return Some(write);
+        }
+        let waits = copied.waiting.iter().any(|other| other.request.header.seq == seq);
+        if waits || copied.waiting.len() >= WAITING_MAX {
+            return None;
+        }
+        copied.waiting.push(write);
+        for (copy, voice) in &mut copied.copies {
+            // One that is under way silences the copy for all that wait.
+            if let Voice::Sent(..) = voice {
+                *voice = Voice::Invalidated(seq);
+                let (copy, key) = (*copy, copied.key.clone());
+                self.invalidations.push(Invalidation { copy, hash, key, seq });
+            }
+        }
+        None
+    }
+
+    /// A switch has acknowledged an INVALIDATE. Writes that needn't wait any more.
+    pub(super) fn invalidated(&mut self, hash: &KeyHash, copy: CopyId, seq: Seq) -> Vec<Write> {
+        let Some(copied) = self.keys.get_mut(hash) else { return Vec::new() };
+        match copied.copies.get_mut(&copy) {
+            Some(voice) if *voice == Voice::Invalidated(seq) => *voice = Voice::Silent,
+            _ => return Vec::new(),
+        }
+        copied.released()
+    }
+
+    /// The engine was given a write.
+    pub(super) fn begun(&mut self, header: &Header) {
+        if let Some(copied) = self.keys.get_mut(&header.key_hash) {
+            copied.under_way += 1;
+            copied.given += 1;
+        }
+    }
+
+    /// It has stored that write, or not.
+    pub(super) fn ended(&mut self, header: &Header) {
+        let hash = header.key_hash;
+        let Some(copied) = self.keys.get_mut(&hash) else { return };
+        copied.under_way = copied.under_way.saturating_sub(1);
+        self.refill(&hash);
+    }
+
+    /// Asks for what is stored, if a copy needs it and no write is under way: after the last one it
+    /// is asked for.
+    fn refill(&mut self, hash: &KeyHash) {
+        let Some(copied) = self.keys.get(hash) else { return };
+        if copied.copies.values().any(Voice::needs_value)
+            && copied.under_way == 0
+            && copied.waiting.is_empty()
+        {
+            let (hash, key, given) = (*hash, copied.key.clone(), copied.given);
+            self.refills.push(Refill { hash, key, given });
+        }
+    }
+
+    /// What is stored has been read: the copies that are to be sent it. None, if a write has begun
+    /// since, or waits.
+    pub(super) fn refilled(&mut self, refill: &Refill, seq: Seq) -> Vec<CopyId> {
+        let Some(copied) = self.keys.get_mut(&refill.hash) else { return Vec::new() };
+        let is_quiet = copied.given == refill.given && copied.waiting.is_empty();
+        if !is_quiet && self.mechanisms.fill_when_quiet() {
+            return Vec::new();
+        }
+        let is_heard = self.mechanisms.sent_is_heard();
+        let needy = copied.copies.iter_mut().filter(|(_, voice)| voice.needs_value());
+        needy
+            .map(|(copy, voice)| {
+                *voice = if is_heard { Voice::Sent(seq, false) } else { Voice::Silent };
+                *copy
+            })
+            .collect()
+    }
+
+    /// A switch has acknowledged the version that a copy was sent.
+    pub(super) fn updated(&mut self, hash: &KeyHash, copy: CopyId, seq: Seq) {
+        let voice = self.keys.get_mut(hash).and_then(|copied| copied.copies.get_mut(&copy));
+        if let Some(voice) = voice.filter(|voice| **voice == Voice::Sent(seq, false)) {
+            *voice = Voice::Sent(seq, true);
+        }
+    }
+
+    /// Takes the next INVALIDATE to send.
+    pub(super) fn next_invalidation(&mut self) -> Option<Invalidation> {
+        self.invalidations.pop()
+    }
+
+    /// Takes the next key to read for its copies.
+    pub(super) fn next_refill(&mut self) -> Option<Refill> {
+        self.refills.pop()
+    }
+
+    /// Asks again for what wasn't acknowledged: INVALIDATEs, and what is stored for copies that may
+    /// not have got it.
+    pub(super) fn repeat(&mut self) {
+        for (hash, copied) in &self.keys {
+            for (copy, voice) in &copied.copies {
+                if let Voice::Invalidated(seq) = voice {
+                    let (copy, hash, key, seq) = (*copy, *hash, copied.key.clone(), *seq);
+                    self.invalidations.push(Invalidation { copy, hash, key, seq });
+                }
+            }
+        }
+        let hashes: Vec<_> = self.keys.keys().copied().collect();
+        hashes.iter().for_each(|hash| self.refill(hash));
+    }
+
+    /// The caches are empty, and hold none of these keys any more.
+    pub(super) fn forget(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
+        self.keys.retain(|hash, _| !is_of(hash));
+        self.invalidations.retain(|it| !is_of(&it.hash));
+        self.refills.retain(|it| !is_of(&it.hash));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::replica::Request;
+
+    const HASH: KeyHash = KeyHash([7; 16]);
+
+    fn copy(entry: EntryId) -> CopyId {
+        CopyId { switch: Address::default(), entry }
+    }
+
+    fn write(seq: u64) -> Write {
+        let header = Header { key_hash: HASH, seq: Seq(seq), ..Header::new(Op::Write) };
+        let request = Request { header, key: b"key".to_vec(), switch: Address::default() };
+        Write { request, value: Vec::new(), is_staged: false }
+    }
+
+    fn seqs(writes: &[Write]) -> Vec<u64> {
+        writes.iter().map(|write| write.request.header.seq.0).collect()
+    }
+
+    /// A key with copies of these incarnations.
+    fn with(entries: &[EntryId]) -> Copies {
+        let mut copies = Copies::new(Mechanisms::ALL);
+        entries.iter().for_each(|entry| copies.register(HASH, b"key".to_vec(), copy(*entry)));
+        copies
+    }
+
+    /// What is stored is read, and sent to whichever copies need it.
+    fn fill(copies: &mut Copies, seq: u64) -> Vec<EntryId> {
+        let refill = std::iter::from_fn(|| copies.next_refill()).last().unwrap();
+        copies.refilled(&refill, Seq(seq)).into_iter().map(|copy| copy.entry).collect()
+    }
+
+    /// The engine stores a write.
+    fn run(copies: &mut Copies, write: &Write) {
+        copies.begun(&write.request.header);
+        copies.ended(&write.request.header);
+    }
+
+    /// Incarnations that are to be silent, and for which write.
+    fn invalidations(copies: &mut Copies) -> Vec<(EntryId, u64)> {
+        let next = std::iter::from_fn(|| copies.next_invalidation());
+        let mut all: Vec<_> = next.map(|it| (it.copy.entry, it.seq.0)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_write_waits_until_every_copy_is_silent() {
+        let mut copies = with(&[1, 2]);
+        assert_eq!(fill(&mut copies, 5), [1, 2]);
+        assert!(copies.admits(write(6)).is_none());
+        assert_eq!(invalidations(&mut copies), [(1, 6), (2, 6)]);
+        assert!(copies.invalidated(&HASH, copy(1), Seq(6)).is_empty());
+        assert!(copies.invalidated(&HASH, copy(2), Seq(5)).is_empty(), "of a write before");
+        assert_eq!(seqs(&copies.invalidated(&HASH, copy(2), Seq(6))), [6]);
+    }
+
+    #[test]
+    fn writes_that_come_meanwhile_run_with_it() {
+        let mut copies = with(&[1]);
+        fill(&mut copies, 5);
+        assert!(copies.admits(write(6)).is_none());
+        assert!(copies.admits(write(7)).is_none());
+        assert!(copies.admits(write(7)).is_none(), "it waits already");
+        assert_eq!(invalidations(&mut copies), [(1, 6)], "one silence is enough");
+        let released = copies.invalidated(&HASH, copy(1), Seq(6));
+        assert_eq!(seqs(&released), [6, 7]);
+        copies.begun(&released[0].request.header);
+        assert!(copies.admits(write(8)).is_some(), "the copy is silent still");
+    }
+
+    #[test]
+    fn a_copy_is_filled_once_no_write_is_under_way() {
+        let mut copies = with(&[1]);
+        let early = copies.next_refill().unwrap();
+        let (first, second) = (write(6), write(7));
+        copies.begun(&first.request.header);
+        copies.begun(&second.request.header);
+        assert!(copies.refilled(&early, Seq(5)).is_empty(), "a write has begun since");
+        copies.ended(&first.request.header);
+        assert!(copies.next_refill().is_none());
+        copies.ended(&second.request.header);
+        assert_eq!(fill(&mut copies, 7), [1]);
+    }
+
+    #[test]
+    fn a_write_that_changes_nothing_silences_no_copy() {
+        let mut copies = with(&[1]);
+        fill(&mut copies, 5);
+        assert!(copies.admits(write(5)).is_some());
+        assert!(copies.admits(write(4)).is_some());
+        assert!(invalidations(&mut copies).is_empty());
+    }
+
+    #[test]
+    fn a_new_copy_is_silent_and_those_that_are_gone_hold_nothing_up() {
+        let mut copies = with(&[1]);
+        fill(&mut copies, 5);
+        assert!(copies.admits(write(6)).is_none());
+        copies.register(HASH, b"key".to_vec(), copy(2));
+        assert_eq!(invalidations(&mut copies), [(1, 6)]);
+        assert_eq!(seqs(&copies.invalidated(&HASH, copy(1), Seq(6))), [6]);
+        run(&mut copies, &write(6));
+        assert_eq!(fill(&mut copies, 6), [1, 2]);
+        assert!(copies.admits(write(7)).is_none());
+        assert_eq!(seqs(&copies.unregister(&HASH)), [7]);
+        assert!(copies.admits(write(7)).is_some(), "no copy is left");
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_is_told_again() {
+        let mut copies = with(&[1, 2]);
+        fill(&mut copies, 5);
+        copies.updated(&HASH, copy(1), Seq(5));
+        copies.updated(&HASH, copy(2), Seq(4));
+        copies.repeat();
+        assert_eq!(fill(&mut copies, 5), [2], "the other one has it");
+        copies.updated(&HASH, copy(2), Seq(5));
+        copies.repeat();
+        assert!(copies.next_refill().is_none());
+        assert!(copies.admits(write(6)).is_none());
+        invalidations(&mut copies);
+        copies.repeat();
+        assert_eq!(invalidations(&mut copies), [(1, 6), (2, 6)]);
+    }
+
+    #[test]
+    fn the_writes_of_a_key_that_wait_are_limited() {
+        let mut copies = with(&[1]);
+        fill(&mut copies, 5);
+        for seq in 0..2 * WAITING_MAX as u64 {
+            assert!(copies.admits(write(6 + seq)).is_none());
+        }
+        assert_eq!(copies.invalidated(&HASH, copy(1), Seq(6)).len(), WAITING_MAX);
+    }
+}
