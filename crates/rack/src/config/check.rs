@@ -67,11 +67,13 @@ fn listed_layers(config: &RackConfig, reader: &mut Reader<'_>) {
 
 fn layers_of_scheme(config: &RackConfig, reader: &mut Reader<'_>) {
     let (scheme, layers) = (config.rack.scheme, config.topology.layers);
-    if layers > scheme.layers_max() {
+    let layers_max = scheme.layers_max();
+    if layers > layers_max {
         let right = Scheme::ALL.into_iter().rev().filter(|other| other.layers_max() >= layers);
         let right: Vec<_> = right.map(|scheme| format!("\"{scheme}\"")).collect();
         let message = format!(
-            "[topology] layers = {layers} needs a scheme that has layers, and \"{scheme}\" has one: make [rack] scheme {}, or layers 1",
+            "[topology] layers = {layers} needs a scheme that has as many, and \"{scheme}\" has {layers_max}: make [rack] scheme {}, or layers \
+             {layers_max}",
             right.join(" or ")
         );
         reader.problem_among(&["topology.layers", "rack.scheme"], message);
