@@ -41,6 +41,12 @@ STEP bool is_spine(struct call *call)
            position_of(call) < load_relaxed(&registers_of(call)->place.length);
 }
 
+// Whether there are other switches between clients and nodes, which probe each other.
+STEP bool may_have_neighbours(struct call *call)
+{
+    return is_layered(call) || has_feature(call, FEATURE_COPIES);
+}
+
 // A rack of spines and leaves changes the epochs of all its chains at once: those of one round
 // differ in the chain's number alone. A spine serves the keys of all.
 STEP bool is_of_epoch(struct call *call, u32 epoch)

@@ -52,7 +52,7 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
         count(call, (u32)COUNTER_COUNT + (verdict & ~DROPPED));
         return verdict;
     }
-    if (is_layered(call) && unlikely(verdict == TAKEN)) {
+    if (may_have_neighbours(call) && unlikely(verdict == TAKEN)) {
         return verdict;
     }
     call->header.epoch = call->epoch;

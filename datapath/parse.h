@@ -170,7 +170,7 @@ STEP u32 parse(struct packet *packet, struct call *call)
     if (call->injected) {
         return CONTINUE;
     }
-    bool is_probe = is_layered(call) && call->header.op == OP_PROBE;
+    bool is_probe = may_have_neighbours(call) && call->header.op == OP_PROBE;
     verdict = is_probe ? CONTINUE : chain_takes(packet, call, operation.from_node);
     if (unlikely(verdict != CONTINUE)) {
         return verdict;

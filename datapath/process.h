@@ -52,7 +52,7 @@ STEP void finish(const struct packet *packet, const struct call *call, u32 resul
         verdict->kind = VERDICT_REPLY;
     } else if (call->is_layered && (result == UP || result == DOWN)) {
         verdict->kind = result == UP ? VERDICT_UP : VERDICT_DOWN;
-    } else if (call->is_layered && result == TAKEN) {
+    } else if (result == TAKEN) {
         verdict->kind = VERDICT_TAKEN;
     } else {
         verdict->kind = VERDICT_FORWARD;

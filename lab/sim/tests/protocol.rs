@@ -29,7 +29,6 @@ fn a_rack_without_faults_serves() {
 /// Backups end, also where nodes store keys of some chains only.
 #[test]
 fn a_rack_without_faults_has_backups() {
-    let mut with_copies = 0;
     for (seed, scheme) in (0..6).flat_map(|seed| Scheme::ALL.map(|scheme| (seed, scheme))) {
         let mut plan = Plan::calm(seed, scheme);
         plan.topology.nodes = 9;
@@ -40,13 +39,8 @@ fn a_rack_without_faults_has_backups() {
         plan.safety_us = plan.safety_us.max(2_000_000);
         let outcome = run(plan, false);
         assert!(outcome.violation.is_none(), "seed {seed} {scheme:?}\n{}", outcome.report);
-        let backups = outcome.statistics.backups;
-        // Where chains change their epochs together each change makes a try void, whichever chain
-        // it was for: in a rack of four that may be every try.
-        assert!(backups > 0 || scheme.has_copies(), "seed {seed} {scheme:?}: no backup was made");
-        with_copies += usize::from(backups > 0 && scheme.has_copies());
+        assert!(outcome.statistics.backups > 0, "seed {seed} {scheme:?}: no backup was made");
     }
-    assert!(with_copies >= 4, "racks with copies have backups as well: {with_copies} of 6 did");
 }
 
 /// All is well, too, while packets are lost, duplicated and reordered.
