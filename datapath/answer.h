@@ -91,13 +91,6 @@ STEP u32 acknowledge(struct packet *packet, struct call *call, u8 op)
     return packet_resize(packet, call, 0) ? REPLY : drop(ROOM);
 }
 
-// DistCache: whether a packet of the node means this copy, not one that was here before.
-STEP bool copy_is_named(struct call *call, const struct record *record)
-{
-    return record->incarnation == call->header.request ||
-           !has_feature(call, FEATURE_INCARNATION_CHECK);
-}
-
 // Whether a record takes the value that its node sends: NetCache's if a write has invalidated it;
 // a copy that isn't newer itself. Neither takes what is older than the write that invalidated it.
 STEP bool update_is_wanted(struct call *call, const struct record *record)
@@ -108,7 +101,7 @@ STEP bool update_is_wanted(struct call *call, const struct record *record)
     }
     if (has_feature(call, FEATURE_COPIES)) {
         newest = maximum(newest, record->seq);
-        if (!copy_is_named(call, record)) {
+        if (!record_is_meant(call, record)) {
             return false;
         }
     } else if ((record->state & STATE_REFRESH) == 0) {
@@ -151,10 +144,11 @@ STAGE u32 cache_invalidate(struct packet *packet, struct call *call)
         return verdict;
     }
     if (record != NULL) {
-        u64 seq = call->header.seq;
-        if (copy_is_named(call, record)) {
-            record->adm = maximum(record->adm, seq);
-            record->state &= record->seq < seq ? (u8)~STATE_LATEST : 0xff;
+        if (record_is_meant(call, record)) {
+            record->adm = maximum(record->adm, call->header.seq);
+            if (record->seq < call->header.seq) {
+                record->state &= (u8)~STATE_LATEST;
+            }
         }
         record_unlock(record);
     }

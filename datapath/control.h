@@ -105,8 +105,7 @@ STEP u32 control_locked_record(struct packet *packet, struct call *call, struct 
     if (op == OP_ADMIT) {
         return control_admit(packet, call, record);
     }
-    bool is_same = record->incarnation == call->header.request;
-    if (!is_same && has_feature(call, FEATURE_INCARNATION_CHECK)) {
+    if (!record_is_meant(call, record)) {
         return control_done(packet, call, STATUS_CHANGED);
     }
     if (op == OP_SET_VALID) {

@@ -55,7 +55,7 @@ STEP u32 serve(struct packet *packet, struct call *call)
 }
 
 // A spine answers reads; everything else is for leaves.
-STEP bool passes_spine(u8 op)
+STEP bool is_for_spines(u8 op)
 {
     return op == OP_READ || op == OP_CACHE_UPDATE || op == OP_INVALIDATE;
 }
@@ -65,8 +65,8 @@ STEP u32 own(struct packet *packet, struct call *call)
 {
     u32 verdict = route(call);
     if (verdict == CONTINUE) {
-        verdict = is_spine(call) && !passes_spine(call->header.op) ? drop(OPERATION)
-                                                                   : serve(packet, call);
+        verdict = is_spine(call) && !is_for_spines(call->header.op) ? drop(OPERATION)
+                                                                    : serve(packet, call);
     }
     // An acknowledgement goes to a node.
     bool goes_up = is_layered(call) && verdict == REPLY && call->header.op != OP_CACHE_UPDATE_ACK;

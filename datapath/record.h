@@ -92,6 +92,13 @@ STEP bool record_is_named(struct packet *packet, struct call *call, const struct
            packet_has_key(packet, call, record);
 }
 
+// Whether a packet that names an incarnation means this one, not one that was here before.
+STEP bool record_is_meant(struct call *call, const struct record *record)
+{
+    return record->incarnation == call->header.request ||
+           !has_feature(call, FEATURE_INCARNATION_CHECK);
+}
+
 STEP u8 record_flags_of(u8 state)
 {
     return (u8)((state & STATE_TOMBSTONE ? RECORD_TOMBSTONE : 0) |

@@ -82,7 +82,7 @@ ended() {
 # What a `cargo test` would run, two binaries at a time, since the last test of each often runs alone; the longest first.
 # Each one's output is shown when it has ended.
 two_binaries() {
-    "$@" --no-run --message-format=json | python3 -c '
+    "$@" --no-run --message-format=json-render-diagnostics | python3 -c '
 import json, os, sys
 for line in sys.stdin:
     message = json.loads(line) if line.startswith("{") else {}

@@ -167,7 +167,7 @@ impl Node {
             4 => (NodeCommand::OfferAgain, epoch),
             5 => (NodeCommand::OfferKeys(draw.some(Draw::named_key)), epoch),
             6 => (NodeCommand::OffersHeld(draw.some(Draw::named_offer)), epoch),
-            7 => (NodeCommand::CopiesAdmitted(draw.some(Node::copy)), epoch),
+            7 => (NodeCommand::RegisterCopies(draw.some(Node::copy)), epoch),
             _ => (NodeCommand::OfferAgain, draw.edgy() as u32),
         };
         self.command(draw, epoch, body);

@@ -369,9 +369,9 @@ pub enum NodeCommand {
     /// Keep a copy of all that is stored, under this number, unless there is one with this or a
     /// higher number; answered when it is durable. Those with lower ones are dropped.
     Checkpoint(u64),
-    /// Switches have admitted these copies: they are to be filled, and silenced before a write
+    /// Switches have admitted these copies: they are to be filled, and invalidated before a write
     /// (DistCache).
-    CopiesAdmitted(Vec<NamedCopy>),
+    RegisterCopies(Vec<NamedCopy>),
 }
 
 /// A copy of a record in a cache that answers by itself (DistCache).
@@ -396,7 +396,7 @@ impl NodeCommand {
                 offers.iter().all(|(hash, _)| holds(hash))
             }
             NodeCommand::OfferKeys(keys) => keys.iter().all(|(hash, _)| holds(hash)),
-            NodeCommand::CopiesAdmitted(copies) => copies.iter().all(|copy| holds(&copy.hash)),
+            NodeCommand::RegisterCopies(copies) => copies.iter().all(|copy| holds(&copy.hash)),
             NodeCommand::Epoch(_)
             | NodeCommand::Release { .. }
             | NodeCommand::OfferAgain

@@ -45,10 +45,10 @@ macro_rules! mechanisms {
 }
 
 mechanisms! {
-    /// A write is applied once all copies of its record are silent (rule 30).
-    silence_first,
-    /// A copy that was sent a version isn't silent any more (rule 30).
-    sent_is_heard,
+    /// A write is applied once all copies of its record are invalid (rule 30).
+    invalidated_first,
+    /// A copy that was sent a version counts as valid (rule 30).
+    sent_is_valid,
     /// A copy is sent what is stored while no write is under way (rule 30).
     fill_when_quiet,
     /// A node that restarts has forgotten its copies, and serves in a new epoch only (rule 30).

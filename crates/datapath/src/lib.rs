@@ -190,7 +190,7 @@ pub enum TableError {
 pub struct Datapath {
     handle: ffi::Handle,
     tables: Mutex<()>,
-    /// Where each node is; to a spine, leaves are nodes.
+    /// Where each node is, and behind them in a rack of spines and leaves each of those.
     nodes: Mutex<BTreeMap<u16, Address>>,
     config: Config,
 }
@@ -268,14 +268,14 @@ impl Datapath {
         }
     }
 
-    /// Where a spine forwards to (DistCache): the leaf of this number. `None`: it is no spine, and
-    /// forwards to nodes.
+    /// Where the node of this number is, in a rack of spines and leaves (DistCache), whose switches
+    /// are told of each other by the numbers behind the nodes'. `None`: in one of another scheme, or
+    /// it wasn't told of any.
     #[inline]
-    pub fn leaf(&self, number: u16) -> Option<Address> {
+    pub fn told_node(&self, number: u16) -> Option<Address> {
         if !self.config.features.has(Features::COPIES) {
             return None;
         }
-        self.neighbour(Neighbour::After)?;
         let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         nodes.get(&number).copied()
     }

@@ -177,8 +177,8 @@ impl MemoryFabric {
     /// Where a switch forwards to: a node, or from a spine a leaf.
     #[inline]
     fn beyond(&self, at: Address, node: u16) -> Address {
-        let leaf = self.switch(at).and_then(|datapath| datapath.leaf(node));
-        leaf.unwrap_or(MemoryFabric::node_address(node))
+        let told = self.switch(at).and_then(|datapath| datapath.told_node(node));
+        told.unwrap_or(MemoryFabric::node_address(node))
     }
 
     /// Sends an answer of the switch `at`; true if it is for `from`, whose buffer has it.

@@ -3,9 +3,9 @@
 //!
 //! Caches are read-only. A read is answered by a copy that has the node's latest version, else by
 //! the node. A write goes through the leaf, which numbers it, to the node. The node invalidates
-//! every copy that it knows of, applies the write once all are silent, and answers. It sends the
-//! copies a version while no write waits. What was silenced and was sent nothing since is still
-//! silent: further writes don't wait for it.
+//! every copy that it knows of, applies the write once all are invalid, and answers. It sends the
+//! copies a version while no write waits. What was invalidated and was sent nothing since is still
+//! invalid: further writes don't wait for it.
 //!
 //! The network is as in the other model: everything that was ever sent may arrive any number of
 //! times, at any later moment, or never. A spine that is taken for dead runs on, and its clients
@@ -51,8 +51,8 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("unregister-first", Mechanism::UnregisteredLast),
     ("no-wait-for-zombie", Mechanism::ZombieAwaited),
     ("successor-acknowledges", Mechanism::OwnIncarnations),
-    ("sent-is-silent", Mechanism::SentIsHeard),
-    ("restarted-is-silent", Mechanism::RestartedUnsure),
+    ("sent-is-invalid", Mechanism::SentIsHeard),
+    ("restarted-is-invalid", Mechanism::RestartedUnsure),
 ];
 
 /// A configuration.
@@ -192,7 +192,7 @@ struct Node {
     pending: Option<Packet>,
     /// Which of them have acknowledged that they are invalid, or were new, and were sent nothing
     /// since.
-    silent: [bool; 2],
+    invalid: [bool; 2],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -250,7 +250,7 @@ pub enum Action {
     Evict(usize),
     /// The spine is taken for dead.
     Crash,
-    /// The node restarts: it knows the copies, not whether they are silent.
+    /// The node restarts: it knows the copies, not whether they are invalid.
     Restart,
     /// The node sends a copy what it has.
     Refresh(usize),
@@ -297,7 +297,7 @@ impl Model for Config {
         }
         for place in [LEAF, SPINE] {
             let node = &state.node;
-            if node.copies[place] != 0 && node.silent[place] && node.pending.is_none() {
+            if node.copies[place] != 0 && node.invalid[place] && node.pending.is_none() {
                 actions.push(Action::Refresh(place));
             }
         }
@@ -535,7 +535,7 @@ impl Step<'_> {
                 let is_pending =
                     node.pending.is_some_and(|write| write.version.seq == packet.version.seq);
                 if is_pending && node.copies[place] == packet.incarnation {
-                    self.state.node.silent[place] = true;
+                    self.state.node.invalid[place] = true;
                 }
                 self.go_on();
             }
@@ -550,14 +550,14 @@ impl Step<'_> {
     }
 
     /// The copies that may answer.
-    fn heard(&self) -> impl Iterator<Item = usize> + use<> {
-        let Node { copies, silent, .. } = self.state.node;
-        [LEAF, SPINE].into_iter().filter(move |at| copies[*at] != 0 && !silent[*at])
+    fn valid(&self) -> impl Iterator<Item = usize> + use<> {
+        let Node { copies, invalid, .. } = self.state.node;
+        [LEAF, SPINE].into_iter().filter(move |at| copies[*at] != 0 && !invalid[*at])
     }
 
     fn invalidate_copies(&mut self) {
         if let Some(write) = self.state.node.pending {
-            for place in self.heard() {
+            for place in self.valid() {
                 self.tell(place, Op::Invalidate, Version { value: 0, ..write.version });
             }
         }
@@ -566,7 +566,7 @@ impl Step<'_> {
     /// Applies the write that waits, once it waits for no copy any more.
     fn go_on(&mut self) {
         let Some(write) = self.state.node.pending else { return };
-        if self.heard().next().is_some() && self.config.has(Mechanism::InvalidatedFirst) {
+        if self.valid().next().is_some() && self.config.has(Mechanism::InvalidatedFirst) {
             return;
         }
         self.state.node.stored = write.version;
@@ -574,16 +574,16 @@ impl Step<'_> {
         self.answer(Op::WriteReply, Version::default(), None, write);
     }
 
-    /// Sends a copy that is silent what is stored.
+    /// Sends a copy that is invalid what is stored.
     fn refresh(&mut self, place: usize) {
-        self.state.node.silent[place] = !self.config.has(Mechanism::SentIsHeard);
+        self.state.node.invalid[place] = !self.config.has(Mechanism::SentIsHeard);
         self.tell(place, Op::Update, self.state.node.stored);
     }
 
     fn restart(&mut self) {
         self.state.restarted = true;
         self.state.node.pending = None;
-        self.state.node.silent = [!self.config.has(Mechanism::RestartedUnsure); 2];
+        self.state.node.invalid = [!self.config.has(Mechanism::RestartedUnsure); 2];
     }
 
     fn commanded(&mut self, command: Command) {
@@ -602,7 +602,7 @@ impl Step<'_> {
                     return;
                 }
                 self.state.node.copies[place] = incarnation;
-                self.state.node.silent[place] = true;
+                self.state.node.invalid[place] = true;
             }
             Command::Remove(place, incarnation) => {
                 let copy = &mut self.state.copies[place];

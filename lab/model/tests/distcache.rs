@@ -31,7 +31,7 @@ fn a_spine_that_was_taken_for_dead_may_serve_on() {
 }
 
 #[test]
-fn a_node_restarts_without_knowing_which_copies_are_silent() {
+fn a_node_restarts_without_knowing_which_copies_are_invalid() {
     holds(&Config { restarts: true, admissions: 1, ..config("W,RR") });
 }
 

@@ -538,14 +538,14 @@ impl Ablation {
             .in_layers(20).by(&[Check::Linearizable]),
         parts(
             "answer-before-invalidated",
-            "a write is applied once all copies of its record are silent",
-            Mechanisms { silence_first: false, ..ALL },
+            "a write is applied once all copies of its record are invalid",
+            Mechanisms { invalidated_first: false, ..ALL },
         )
         .of_copies(40).by(&[Check::Linearizable]),
         parts(
-            "sent-is-silent",
-            "a copy that was sent a version isn't silent any more",
-            Mechanisms { sent_is_heard: false, ..ALL },
+            "sent-is-invalid",
+            "a copy that was sent a version counts as valid",
+            Mechanisms { sent_is_valid: false, ..ALL },
         )
         .of_copies(40).by(&[Check::Linearizable]),
         parts(
@@ -571,13 +571,12 @@ impl Ablation {
             "nodes name the incarnation of the copy that they fill",
             Features::INCARNATION_CHECK,
         )
-        .of_copies(400).hinted(28).by(&[Check::Linearizable]),
+        .of_copies(400).hinted(249).by(&[Check::Linearizable]),
     ];
 
     /// Caught in as many racks of spines and leaves whose keys come and go.
     const fn of_copies(self, seeds: u64) -> Ablation {
-        let focus = Some(Focus::Evictions);
-        Ablation { scheme: Scheme::DistCache, seeds, focus, ..self }
+        Ablation { scheme: Scheme::DistCache, ..self.in_layers(seeds) }
     }
 
     /// Caught in as many racks with several layers whose keys come and go.

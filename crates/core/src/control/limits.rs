@@ -264,7 +264,7 @@ impl NodeCommand {
             NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
-            NodeCommand::CopiesAdmitted(copies) => batch(copies, |copy| {
+            NodeCommand::RegisterCopies(copies) => batch(copies, |copy| {
                 check(copy.switch.port != 0, "a switch's address").and_then(|()| key(&copy.key))
             }),
             NodeCommand::ClearOffers(offers) | NodeCommand::OffersHeld(offers) => {
@@ -492,7 +492,7 @@ mod tests {
                 map: map_of_chain(chain),
                 switch: None,
                 lanes: 1,
-                refresh: crate::control::Refresh::None,
+                refresh: Refresh::None,
             };
             Message::ToNode(Command {
                 id: 1,

@@ -1,9 +1,9 @@
 //! Copies of records in caches that answer reads by themselves (DistCache; rule 30).
 //!
-//! A key has up to one copy in each layer. A copy is *silent* if it answers nothing: it is new, or
-//! it has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while
-//! all copies of its key are silent; others that come meanwhile are applied with it. Once none is
-//! under way each copy is sent what is stored, and isn't silent any more.
+//! A key has up to one copy in each layer. A copy is *invalid*, and answers nothing, if it is new, or
+//! has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while all
+//! copies of its key are invalid; others that come meanwhile are applied with it. Once none is under
+//! way each copy is sent what is stored, and counts as valid.
 //!
 //! What a copy was sent is repeated until it is acknowledged. An acknowledgement counts if it names
 //! what was sent last.
@@ -26,21 +26,21 @@ pub(super) struct CopyId {
     pub(super) entry: EntryId,
 }
 
-/// What a copy may answer.
+/// What a copy may answer, as far as the node knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Voice {
+enum CopyState {
     /// Nothing.
-    Silent,
+    Invalid,
     /// It was sent INVALIDATE for the write of this number, and may answer until it says so.
-    Invalidated(Seq),
+    Invalidating(Seq),
     /// It was sent this version; `false`: it hasn't acknowledged that.
-    Sent(Seq, bool),
+    Valid(Seq, bool),
 }
 
-impl Voice {
+impl CopyState {
     /// Whether the copy has no version, or may not have got it.
     fn needs_value(&self) -> bool {
-        matches!(self, Voice::Silent | Voice::Sent(_, false))
+        matches!(self, CopyState::Invalid | CopyState::Valid(_, false))
     }
 }
 
@@ -48,8 +48,8 @@ impl Voice {
 #[derive(Debug, Default)]
 struct Copied {
     key: Vec<u8>,
-    copies: BTreeMap<CopyId, Voice>,
-    /// Writes that wait until all copies are silent.
+    copies: BTreeMap<CopyId, CopyState>,
+    /// Writes that wait until all copies are invalid.
     waiting: Vec<Write>,
     /// Writes that the engine has.
     under_way: usize,
@@ -58,13 +58,13 @@ struct Copied {
 }
 
 impl Copied {
-    fn is_silent(&self) -> bool {
-        self.copies.values().all(|voice| *voice == Voice::Silent)
+    fn is_invalid(&self) -> bool {
+        self.copies.values().all(|state| *state == CopyState::Invalid)
     }
 
     /// Takes out the writes that wait no longer.
     fn released(&mut self) -> Vec<Write> {
-        if self.is_silent() { std::mem::take(&mut self.waiting) } else { Vec::new() }
+        if self.is_invalid() { std::mem::take(&mut self.waiting) } else { Vec::new() }
     }
 }
 
@@ -108,7 +108,7 @@ impl Copies {
         let copied = self.keys.entry(hash).or_default();
         copied.key = key;
         if copied.copies.len() < usize::from(LAYERS_MAX) {
-            copied.copies.entry(copy).or_insert(Voice::Silent);
+            copied.copies.entry(copy).or_insert(CopyState::Invalid);
         }
         self.refill(&hash);
     }
@@ -132,9 +132,9 @@ impl Copies {
         let (hash, seq) = (header.key_hash, header.seq);
         let Some(copied) = self.keys.get_mut(&hash) else { return Some(write) };
         // One that isn't newer than what a copy was sent changes nothing that is stored.
-        let is_old = |voice: &Voice| matches!(voice, Voice::Sent(sent, _) if seq <= *sent);
-        let is_silent = copied.is_silent() || !self.mechanisms.silence_first();
-        if is_silent || copied.copies.values().any(is_old) {
+        let is_old = |state: &CopyState| matches!(state, CopyState::Valid(sent, _) if seq <= *sent);
+        let is_invalid = copied.is_invalid() || !self.mechanisms.invalidated_first();
+        if is_invalid || copied.copies.values().any(is_old) {
             return Some(write);
         }
         let waits = copied.waiting.iter().any(|other| other.request.header.seq == seq);
@@ -142,10 +142,10 @@ impl Copies {
             return None;
         }
         copied.waiting.push(write);
-        for (copy, voice) in &mut copied.copies {
-            // One that is under way silences the copy for all that wait.
-            if let Voice::Sent(..) = voice {
-                *voice = Voice::Invalidated(seq);
+        for (copy, state) in &mut copied.copies {
+            // An INVALIDATE that is under way counts for all that wait.
+            if let CopyState::Valid(..) = state {
+                *state = CopyState::Invalidating(seq);
                 let (copy, key) = (*copy, copied.key.clone());
                 self.invalidations.push(Invalidation { copy, hash, key, seq });
             }
@@ -157,7 +157,7 @@ impl Copies {
     pub(super) fn invalidated(&mut self, hash: &KeyHash, copy: CopyId, seq: Seq) -> Vec<Write> {
         let Some(copied) = self.keys.get_mut(hash) else { return Vec::new() };
         match copied.copies.get_mut(&copy) {
-            Some(voice) if *voice == Voice::Invalidated(seq) => *voice = Voice::Silent,
+            Some(state) if *state == CopyState::Invalidating(seq) => *state = CopyState::Invalid,
             _ => return Vec::new(),
         }
         copied.released()
@@ -183,7 +183,7 @@ impl Copies {
     /// is asked for.
     fn refill(&mut self, hash: &KeyHash) {
         let Some(copied) = self.keys.get(hash) else { return };
-        if copied.copies.values().any(Voice::needs_value)
+        if copied.copies.values().any(CopyState::needs_value)
             && copied.under_way == 0
             && copied.waiting.is_empty()
         {
@@ -200,11 +200,11 @@ impl Copies {
         if !is_quiet && self.mechanisms.fill_when_quiet() {
             return Vec::new();
         }
-        let is_heard = self.mechanisms.sent_is_heard();
-        let needy = copied.copies.iter_mut().filter(|(_, voice)| voice.needs_value());
+        let is_valid = self.mechanisms.sent_is_valid();
+        let needy = copied.copies.iter_mut().filter(|(_, state)| state.needs_value());
         needy
-            .map(|(copy, voice)| {
-                *voice = if is_heard { Voice::Sent(seq, false) } else { Voice::Silent };
+            .map(|(copy, state)| {
+                *state = if is_valid { CopyState::Valid(seq, false) } else { CopyState::Invalid };
                 *copy
             })
             .collect()
@@ -212,9 +212,9 @@ impl Copies {
 
     /// A switch has acknowledged the version that a copy was sent.
     pub(super) fn updated(&mut self, hash: &KeyHash, copy: CopyId, seq: Seq) {
-        let voice = self.keys.get_mut(hash).and_then(|copied| copied.copies.get_mut(&copy));
-        if let Some(voice) = voice.filter(|voice| **voice == Voice::Sent(seq, false)) {
-            *voice = Voice::Sent(seq, true);
+        let state = self.keys.get_mut(hash).and_then(|copied| copied.copies.get_mut(&copy));
+        if let Some(state) = state.filter(|state| **state == CopyState::Valid(seq, false)) {
+            *state = CopyState::Valid(seq, true);
         }
     }
 
@@ -232,8 +232,8 @@ impl Copies {
     /// not have got it.
     pub(super) fn repeat(&mut self) {
         for (hash, copied) in &self.keys {
-            for (copy, voice) in &copied.copies {
-                if let Voice::Invalidated(seq) = voice {
+            for (copy, state) in &copied.copies {
+                if let CopyState::Invalidating(seq) = state {
                     let (copy, hash, key, seq) = (*copy, *hash, copied.key.clone(), *seq);
                     self.invalidations.push(Invalidation { copy, hash, key, seq });
                 }
@@ -291,7 +291,7 @@ mod tests {
         copies.ended(&write.request.header);
     }
 
-    /// Incarnations that are to be silent, and for which write.
+    /// Incarnations that are to be invalidated, and for which write.
     fn invalidations(copies: &mut Copies) -> Vec<(EntryId, u64)> {
         let next = std::iter::from_fn(|| copies.next_invalidation());
         let mut all: Vec<_> = next.map(|it| (it.copy.entry, it.seq.0)).collect();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_waits_until_every_copy_is_silent() {
+    fn a_write_waits_until_every_copy_is_invalid() {
         let mut copies = with(&[1, 2]);
         assert_eq!(fill(&mut copies, 5), [1, 2]);
         assert!(copies.admits(write(6)).is_none());
@@ -317,11 +317,11 @@ mod tests {
         assert!(copies.admits(write(6)).is_none());
         assert!(copies.admits(write(7)).is_none());
         assert!(copies.admits(write(7)).is_none(), "it waits already");
-        assert_eq!(invalidations(&mut copies), [(1, 6)], "one silence is enough");
+        assert_eq!(invalidations(&mut copies), [(1, 6)], "one is enough");
         let released = copies.invalidated(&HASH, copy(1), Seq(6));
         assert_eq!(seqs(&released), [6, 7]);
         copies.begun(&released[0].request.header);
-        assert!(copies.admits(write(8)).is_some(), "the copy is silent still");
+        assert!(copies.admits(write(8)).is_some(), "the copy is invalid still");
     }
 
     #[test]
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_changes_nothing_silences_no_copy() {
+    fn a_write_that_changes_nothing_invalidates_no_copy() {
         let mut copies = with(&[1]);
         fill(&mut copies, 5);
         assert!(copies.admits(write(5)).is_some());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_copy_is_silent_and_those_that_are_gone_hold_nothing_up() {
+    fn a_new_copy_is_invalid_and_those_that_are_gone_hold_nothing_up() {
         let mut copies = with(&[1]);
         fill(&mut copies, 5);
         assert!(copies.admits(write(6)).is_none());

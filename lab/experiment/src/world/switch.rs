@@ -110,8 +110,8 @@ impl World {
                 Err(_) => flight.from,
             },
             Verdict::Forward(replicas) => {
-                let leaf = running.datapath.leaf(replicas[0]);
-                leaf.unwrap_or(Part::Node(replicas[0]).address())
+                let told = running.datapath.told_node(replicas[0]);
+                told.unwrap_or(Part::Node(replicas[0]).address())
             }
             Verdict::ToSwitch(neighbour) => {
                 running.datapath.neighbour(neighbour).expect("the pipeline names one that it has")

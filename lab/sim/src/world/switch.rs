@@ -358,8 +358,8 @@ impl World {
             }
             Verdict::Forward(replicas) => {
                 let running = self.switches[usize::from(switch)].running.as_ref();
-                let leaf = running.and_then(|running| running.datapath.leaf(replicas[0]));
-                let to = leaf.unwrap_or(Part::Node(replicas[0]).address());
+                let told = running.and_then(|running| running.datapath.told_node(replicas[0]));
+                let to = told.unwrap_or(Part::Node(replicas[0]).address());
                 self.send_packet(part, to, flight);
             }
             Verdict::ToSwitch(neighbour) => {

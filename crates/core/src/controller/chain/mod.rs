@@ -290,13 +290,10 @@ impl Chain {
         }
         if change.moved {
             let address = cx.members.node(node).address;
-            self.command_owner(cx, SwitchCommand::NodeAddress(node, address));
-            if let Some(spine) = cx.directory.spine(self.id)
-                && cx.config.scheme.has_copies()
-            {
-                // Behind the leaves.
-                let index = cx.directory.chains() + node;
-                self.command_switch(cx, spine, SwitchCommand::NodeAddress(index, address));
+            let command = SwitchCommand::NodeAddress(node, address);
+            match cx.config.scheme.has_copies() {
+                true => self.command_members(cx, command), // nodes fill a spine's copies, too
+                false => self.command_owner(cx, command),
             }
         }
         self.node_lags(cx, node);

@@ -275,31 +275,34 @@ impl Chain {
         self.ask(cx, &clients);
     }
 
-    /// Where a member sends the requests that it doesn't answer: partitions, and addresses.
-    /// DistCache's spine sends them to the leaves, which its map has in the place of nodes; the
-    /// nodes are behind them, since they fill copies. Behind a leaf's nodes are the spines, which
-    /// say whose requests they pass on.
+    /// Where a member sends the requests that it doesn't answer: partitions, and addresses of nodes.
+    /// In DistCache the switches of the other layer are behind the nodes: a leaf takes requests that
+    /// spines pass on, and a spine's map has a partition's leaf in the place of its node.
     fn beyond(&self, cx: &Context<'_>, place: &Place) -> (Map, Vec<Address>) {
         let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
         if !cx.config.scheme.has_copies() {
             return (map, nodes);
         }
-        let chains = || (0..cx.directory.chains()).map(ChainId::new);
-        let address = |switch: Option<u16>| {
-            switch.and_then(|it| cx.members.switch(it)).map_or(Address::default(), |it| it.address)
+        let of_chain = |chain: ChainId| match place.is_owner() {
+            true => cx.directory.spine(chain),
+            false => cx.directory.owner(chain),
         };
-        if place.is_owner() {
-            let spines = chains().filter_map(|chain| cx.directory.spine(chain));
-            let spines = spines.map(|switch| address(Some(switch)));
-            return (map, nodes.into_iter().chain(spines).collect());
-        }
-        let leaves = chains().map(|chain| address(cx.directory.owner(chain)));
+        let address = |chain: ChainId| {
+            let hello = of_chain(chain).and_then(|switch| cx.members.switch(switch));
+            hello.map_or(Address::default(), |hello| hello.address)
+        };
+        let others = (0..cx.directory.chains()).map(ChainId::new).map(address);
+        let first = nodes.len() as u16;
         let to_leaf = |partition: &Partition| Partition {
-            replicas: vec![partition.chain],
+            replicas: vec![first + partition.chain],
             ..partition.clone()
         };
-        let by_leaf = Map::new(map.partitions().iter().map(to_leaf).collect());
-        (by_leaf.expect("the ranges are a map's"), leaves.chain(nodes).collect())
+        let map = match place.is_owner() {
+            true => map,
+            false => Map::new(map.partitions().iter().map(to_leaf).collect())
+                .expect("the ranges are a map's"),
+        };
+        (map, nodes.into_iter().chain(others).collect())
     }
 
     /// The place of a member in the chain: of the first one, `at` is 0.

@@ -37,7 +37,7 @@ impl Work {
             Work::HoldOffers(offers) => NodeCommand::OffersHeld(offers.clone()),
             Work::OfferKeys(keys) => NodeCommand::OfferKeys(keys.clone()),
             Work::RegisterCopies(copies) => {
-                NodeCommand::CopiesAdmitted(copies.iter().map(|(_, copy)| copy.clone()).collect())
+                NodeCommand::RegisterCopies(copies.iter().map(|(_, copy)| copy.clone()).collect())
             }
         }
     }

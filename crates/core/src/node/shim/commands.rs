@@ -50,8 +50,7 @@ impl Shim {
         }
         let serves = matches!(body, NodeCommand::Epoch(_) | NodeCommand::Release { .. });
         if served.is_outlived() && serves && epoch == served.epoch() {
-            let error =
-                "this node restarted within a bypass epoch, and can serve only in a new one";
+            let error = "this node restarted in an epoch that it must not serve again, and waits for a new one";
             self.done(chain, id, Some(error.into()));
             return;
         }
@@ -78,7 +77,7 @@ impl Shim {
                 }
                 self.done(chain, id, None);
             }
-            NodeCommand::CopiesAdmitted(copies) => {
+            NodeCommand::RegisterCopies(copies) => {
                 self.register_copies(copies);
                 self.done(chain, id, None);
             }

@@ -62,7 +62,7 @@ impl Shim {
 
     /// What is stored has been read for the copies of its key.
     pub(super) fn fill_copies(&mut self, refill: &Refill, record: &Record) {
-        // What fits no packet fits no slot: its copies stay silent.
+        // What fits no packet fits no slot: its copies stay invalid.
         if is_large(record.value.len(), refill.key.len()) {
             return;
         }
