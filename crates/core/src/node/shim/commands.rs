@@ -98,7 +98,8 @@ impl Shim {
         self.reports.push_back(NodeReport::Done {
             id,
             chain,
-            epoch: self.chains[chain].epoch(),
+            // Another rack's controller may ask about a chain that this node was told nothing of.
+            epoch: self.chains.get(chain).map_or(0, Served::epoch),
             error,
         });
     }
