@@ -17,7 +17,7 @@ use crate::shared::Shared;
 pub(crate) use budget::Budget;
 pub(crate) use copies::{Copies, Effect};
 pub(crate) use scripts::{Call, Sources, eval, script};
-use scripts::{Engine, Host, Sha};
+use scripts::{Compiled, Engine, Host, Sha, sha};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) use transaction::{Transaction, Watched};
 pub(crate) use transaction::{discard, exec, multi, queue, replay, spoil, unwatch, watch};
@@ -102,28 +102,35 @@ impl Programs {
         self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A script by its name; `text` is what it is, if it came along.
-    pub(crate) fn compiled(
-        &mut self,
-        sha: Sha,
-        text: Option<&[u8]>,
-    ) -> Result<Arc<scripts::Compiled>, Failure> {
-        let engine = match &mut self.engine {
-            Some(engine) => engine,
-            none => {
-                let made = Engine::new(Arc::clone(&self.host));
-                none.insert(made.map_err(|error| Failure::Text(format!("ERR {error}")))?)
-            }
-        };
-        if let Some(compiled) = engine.compiled(&sha, &self.sources) {
+    /// A script by its name.
+    ///
+    /// # Errors
+    ///
+    /// It isn't known.
+    pub(crate) fn named(&mut self, name: Sha) -> Result<Arc<Compiled>, Failure> {
+        let Programs { engine, host, sources, .. } = self;
+        let engine = made(engine, host)?;
+        if let Some(compiled) = engine.named(&name, sources) {
             return Ok(compiled);
         }
-        let text = match text {
-            Some(text) => text.into(),
-            None => self.sources.get(&sha).ok_or(Failure::NoScript)?,
-        };
-        let compiled = engine.compile(sha, &text).map_err(Failure::Text)?;
-        self.sources.insert(sha, &text);
+        let text = sources.get(&name).ok_or(Failure::NoScript)?;
+        engine.compile(name, text).map_err(Failure::Text)
+    }
+
+    /// A script by its text, which is known by its name from then on.
+    ///
+    /// # Errors
+    ///
+    /// It is no script.
+    pub(crate) fn of_text(&mut self, text: &[u8]) -> Result<Arc<Compiled>, Failure> {
+        let Programs { engine, host, sources, .. } = self;
+        let engine = made(engine, host)?;
+        if let Some(compiled) = engine.of_text(text, sources) {
+            return Ok(compiled);
+        }
+        let (name, text) = (sha(text), Arc::from(text));
+        let compiled = engine.compile(name, Arc::clone(&text)).map_err(Failure::Text)?;
+        sources.insert(name, &text);
         Ok(compiled)
     }
 
@@ -233,6 +240,20 @@ impl Programs {
             }
         }
         Ok(())
+    }
+}
+
+/// A worker's engine, made when the first script comes.
+fn made<'a>(
+    engine: &'a mut Option<Engine>,
+    host: &Arc<Mutex<Host>>,
+) -> Result<&'a mut Engine, Failure> {
+    match engine {
+        Some(engine) => Ok(engine),
+        none => {
+            let engine = Engine::new(Arc::clone(host));
+            Ok(none.insert(engine.map_err(|error| Failure::Text(format!("ERR {error}")))?))
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! EVAL and its like, and SCRIPT.
 
 use super::engine::Compiled;
-use super::sources::{Sha, sha};
+use super::sources::Sha;
+use super::words::Words;
 use crate::batch::Kind;
 use crate::command::{Verb, introspect};
 use crate::config::Transactions;
@@ -9,7 +10,7 @@ use crate::connection::ConnectionId;
 use crate::execute::{Flow, answer_here, refuse, refuse_command};
 use crate::failure::{ErrorKind, Failure};
 use crate::programs::{Program, Programs, is_key};
-use crate::resp::{Args, Range, write};
+use crate::resp::{Args, write};
 use crate::running::{Link, Running};
 use crate::shared::Shared;
 use std::sync::Arc;
@@ -23,30 +24,22 @@ const KEYS_MAX: usize = 1000;
 /// A script that is to be run, and with what.
 #[derive(Debug)]
 pub(crate) struct Call {
-    pub(super) sha: Sha,
     pub(super) script: Arc<Compiled>,
     pub(super) read_only: bool,
-    bytes: Vec<u8>,
-    ranges: Vec<Range>,
-    keys: usize,
+    pub(super) keys: Words,
+    pub(super) arguments: Words,
 }
 
 impl Call {
     /// Bytes of its keys and arguments.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes.len() + self.ranges.len() * size_of::<Range>()
+        self.keys.bytes() + self.arguments.bytes()
     }
 
-    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.words().take(self.keys)
-    }
-
-    pub(super) fn arguments(&self) -> impl Iterator<Item = &[u8]> {
-        self.words().skip(self.keys)
-    }
-
-    fn words(&self) -> impl Iterator<Item = &[u8]> {
-        self.ranges.iter().map(|range| &self.bytes[range.from()..range.to()])
+    /// About what they take in Lua, where each word has the head of a string and a place in a table.
+    pub(super) fn lua_bytes(&self) -> usize {
+        const WORD_BYTES: usize = 64;
+        self.bytes() + WORD_BYTES * (self.keys.count() + self.arguments.count())
     }
 
     /// Of an EVAL or one like it, whose script is known by then.
@@ -54,20 +47,22 @@ impl Call {
         let verb = Verb::from_name(args.get(0)).unwrap_or(Verb::Eval);
         let keys = verb.count_keys(args)?;
         let by_name = matches!(verb, Verb::EvalSha | Verb::EvalShaRo);
-        let name = match by_name {
-            true => args.get(1).to_ascii_lowercase().try_into().map_err(|_| Failure::NoScript)?,
-            false => sha(args.get(1)),
+        let script = match by_name {
+            true => programs.named(sha_named(args.get(1)).ok_or(Failure::NoScript)?)?,
+            false => programs.of_text(args.get(1))?,
         };
-        let script = programs.compiled(name, (!by_name).then_some(args.get(1)))?;
-        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
-        for word in args.from(3) {
-            let from = bytes.len();
-            bytes.extend_from_slice(word);
-            ranges.push(Range::new(from, bytes.len()));
-        }
+        let mut words = args.from(3);
+        let (keys, arguments) = (words.by_ref().take(keys).collect(), words.collect());
         let read_only = script.is_read_only || matches!(verb, Verb::EvalRo | Verb::EvalShaRo);
-        Ok(Call { sha: name, script, read_only, bytes, ranges, keys })
+        Ok(Call { script, read_only, keys, arguments })
     }
+}
+
+/// The name that a command gives.
+fn sha_named(word: &[u8]) -> Option<Sha> {
+    let mut name = Sha::try_from(word).ok()?;
+    name.make_ascii_lowercase();
+    Some(name)
 }
 
 pub(crate) fn eval(
@@ -144,17 +139,14 @@ pub(crate) fn script(running: &mut Running, shared: &Shared, id: ConnectionId, a
     };
     let error = |running: &mut Running, text: &str| refuse(running, id, ErrorKind::Command, text);
     match (&sub[..], args.len()) {
-        (b"load", 3) => {
-            let name = sha(args.get(2));
-            match running.programs.compiled(name, Some(args.get(2))) {
-                Ok(_) => put(running, &|out| write::bulk(out, &name)),
-                Err(failure) => error(running, &failure.text()),
-            }
-        }
+        (b"load", 3) => match running.programs.of_text(args.get(2)) {
+            Ok(script) => put(running, &|out| write::bulk(out, &script.sha)),
+            Err(failure) => error(running, &failure.text()),
+        },
         (b"exists", 3..) => put(running, &|out| {
             write::array(out, args.len() - 2);
             for name in args.from(2) {
-                let name: Option<Sha> = name.to_ascii_lowercase().try_into().ok();
+                let name = sha_named(name);
                 let is_known = name.is_some_and(|name| shared.scripts.get(&name).is_some());
                 write::integer(out, i64::from(is_known));
             }

@@ -2,24 +2,24 @@
 
 use super::super::Budget;
 use super::host::{self, Checked, Host, STRING_BYTES_MAX};
-use super::replies::{self, Form};
-use super::sources::{KEPT_MAX, Sha, Sources, sha};
-use super::{Call, bits, json, msgpack, structs};
+use super::known::Known;
+use super::replies::Form;
+use super::sources::{Sha, Sources, sha};
+use super::{Call, bits, json, msgpack, raw, structs};
 use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::failure::Failure;
 use crate::resp::write;
 use mlua::state::{GcIncParams, GcMode};
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState, ffi,
-};
-use std::collections::HashMap;
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// Memory that one script may take beyond what was taken before.
+/// What a script is given may be that long without a new limit.
+const ROOM_BYTES: usize = 64 << 10;
+/// Memory that one script may take beyond what was taken before, and what it is given.
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
@@ -34,6 +34,7 @@ const SORTED_MAX: usize = 10_000;
 /// A script that can be run.
 #[derive(Debug)]
 pub(crate) struct Compiled {
+    pub(crate) sha: Sha,
     function: Function,
     pub(crate) is_read_only: bool,
 }
@@ -42,17 +43,17 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub(crate) struct Engine {
     lua: Lua,
-    run: Function,
+    caller: Function,
     compile: Function,
-    compiled: HashMap<Sha, Arc<Compiled>>,
-    /// Those of [`Sources`] when `compiled` was begun.
-    flushes: u64,
+    known: Known,
     /// Memory that was taken after garbage was last collected.
     floor_bytes: usize,
+    /// Memory that the limit has for what a script is given.
+    room_bytes: usize,
     host: Arc<Mutex<Host>>,
 }
 
-fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
+pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
     host.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -68,37 +69,40 @@ impl Engine {
         let lua = unsafe { Lua::unsafe_new_with(libraries, options) };
         let given = functions(&lua, &host)?;
         let made: Table = lua.load(SANDBOX).set_name("=sandbox").call(given)?;
-        let globals: Table = made.raw_get("globals")?;
-        lua.set_globals(globals)?;
+        let proxy: Table = made.raw_get("proxy")?;
+        lua.set_globals(proxy)?;
         watch(&lua, &host, INSTRUCTIONS)?;
         let pause = GcIncParams::default().pause(GARBAGE_PERCENT);
         lua.gc_set_mode(GcMode::Incremental(pause));
-        lua.gc_collect()?;
-        Ok(Engine {
-            run: made.raw_get("run")?,
+        let mut engine = Engine {
+            caller: raw::caller(&lua, made.raw_get("globals")?, made.raw_get("handle")?)?,
             compile: made.raw_get("compile")?,
-            compiled: HashMap::new(),
-            flushes: 0,
-            floor_bytes: lua.used_memory(),
+            known: Known::default(),
+            floor_bytes: 0,
+            room_bytes: 0,
             lua,
             host,
-        })
+        };
+        engine.collect_garbage(ROOM_BYTES);
+        Ok(engine)
     }
 
     /// A script of this name that was compiled before.
-    pub(crate) fn compiled(&mut self, sha: &Sha, sources: &Sources) -> Option<Arc<Compiled>> {
-        if self.flushes != sources.flushes() || self.compiled.len() > KEPT_MAX {
-            self.flushes = sources.flushes();
-            self.compiled.clear();
-        }
-        self.compiled.get(sha).cloned()
+    pub(crate) fn named(&mut self, sha: &Sha, sources: &Sources) -> Option<Arc<Compiled>> {
+        self.known.named(sha, sources)
+    }
+
+    /// A script of this text that was compiled before.
+    pub(crate) fn of_text(&mut self, text: &[u8], sources: &Sources) -> Option<Arc<Compiled>> {
+        self.known.of_text(text, sources)
     }
 
     /// # Errors
     ///
     /// It is no script; the text of the error reply.
-    pub(crate) fn compile(&mut self, sha: Sha, text: &[u8]) -> Checked<Arc<Compiled>> {
-        let (is_read_only, body) = shebang(text)?;
+    pub(crate) fn compile(&mut self, sha: Sha, text: Arc<[u8]>) -> Checked<Arc<Compiled>> {
+        let (is_read_only, body) = shebang(&text)?;
+        self.make_room(body.len());
         // The hook may fire here, too, where the time of the script before could be over.
         lock(&self.host).budget = Budget::default();
         let compiled = (|| {
@@ -110,8 +114,8 @@ impl Engine {
             let error = error.map_or(String::new(), |error| error.to_string_lossy());
             return Err(format!("ERR Error compiling script (new function): {error}"));
         };
-        let compiled = Arc::new(Compiled { function, is_read_only });
-        self.compiled.insert(sha, Arc::clone(&compiled));
+        let compiled = Arc::new(Compiled { sha, function, is_read_only });
+        self.known.insert(text, &compiled);
         Ok(compiled)
     }
 
@@ -127,20 +131,8 @@ impl Engine {
         resp3: bool,
     ) -> Result<(), Failure> {
         lock(&self.host).begin(call.read_only);
-        if self.lua.used_memory() > self.floor_bytes + GARBAGE_BYTES_MAX {
-            let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
-            self.floor_bytes = self.lua.used_memory();
-        }
-        // What is made without a limit is made faster: nothing has to catch an error of Lua.
-        let given = self
-            .sequence(call.keys())
-            .and_then(|keys| Ok((keys, self.sequence(call.arguments())?)));
-        let limit = self.lua.used_memory() + (SCRIPT_MB_MAX << 20);
-        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
-        let result = given.and_then(|(keys, arguments)| {
-            self.run.call::<(bool, Value)>((&call.script.function, keys, arguments))
-        });
-        let _ = self.lua.set_memory_limit(0);
+        self.make_room(call.lua_bytes());
+        let result = raw::run(&self.caller, &call.script.function, call);
         let script_resp3 = {
             let mut host = lock(&self.host);
             if let Some(failure) = host.failure.take() {
@@ -153,19 +145,29 @@ impl Engine {
         };
         match result {
             Ok((true, value)) => Form { resp3, script_resp3 }.write(out, &value, 0),
-            Ok((false, Value::Table(error))) => write::error(out, &error_text(&error, &call.sha)),
+            Ok((false, Value::Table(error))) => {
+                write::error(out, &error_text(&error, &call.script.sha))
+            }
             // What isn't a table hasn't been through the handler: there was no memory for it.
             Ok((false, _)) | Err(_) => return Err(Failure::ScriptMemory(SCRIPT_MB_MAX)),
         }
         Ok(())
     }
 
-    fn sequence<'a>(&self, words: impl Iterator<Item = &'a [u8]>) -> mlua::Result<Table> {
-        let table = self.lua.create_table()?;
-        for (at, word) in words.enumerate() {
-            table.raw_set(at + 1, self.lua.create_string(word)?)?;
+    /// Makes room for what Lua is given, and for a script beside it.
+    fn make_room(&mut self, given_bytes: usize) {
+        let has_room = self.lua.used_memory() <= self.floor_bytes + GARBAGE_BYTES_MAX;
+        if !has_room || given_bytes > self.room_bytes {
+            self.collect_garbage(given_bytes.max(ROOM_BYTES));
         }
-        Ok(table)
+    }
+
+    fn collect_garbage(&mut self, room_bytes: usize) {
+        let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
+        self.floor_bytes = self.lua.used_memory();
+        self.room_bytes = room_bytes;
+        let limit = self.floor_bytes + GARBAGE_BYTES_MAX + room_bytes + (SCRIPT_MB_MAX << 20);
+        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
     }
 }
 
@@ -233,41 +235,14 @@ fn error_text(error: &Table, sha: &Sha) -> String {
     }
 }
 
-/// Calls the function that it was made of, with all arguments.
-unsafe extern "C-unwind" fn call_wrapped(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: Lua calls it with a state of its own. It takes its only upvalue, which is a function,
-    // in front of its arguments and calls it; nothing of Rust is on this stack that an error would
-    // have to drop.
-    unsafe {
-        let arguments = ffi::lua_gettop(state);
-        ffi::luaL_checkstack(state, 1, std::ptr::null());
-        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
-        ffi::lua_insert(state, 1);
-        ffi::lua_call(state, arguments, ffi::LUA_MULTRET);
-        ffi::lua_gettop(state)
-    }
-}
-
-/// A function of C that calls one of Lua.
-fn native(lua: &Lua, called: Function) -> mlua::Result<Function> {
-    // SAFETY: `called` is on the stack, and becomes the upvalue of what is left there.
-    unsafe { lua.exec_raw(called, |state| ffi::lua_pushcclosure(state, call_wrapped, 1)) }
-}
-
 /// Everything that sandbox.lua is given.
 fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     let given = lua.create_table()?;
     let shared = || Arc::clone(host);
-    let of = shared();
-    let call = lua.create_function(move |lua, words: MultiValue| {
-        let mut host = lock(&of);
-        if !host.may_go_on() {
-            return Err(mlua::Error::runtime("its time is over"));
-        }
-        replies::to_lua(lua, host.call(&words), &mut 0)
-    })?;
-    given.raw_set("call", call)?;
-    given.raw_set("native", lua.create_function(native)?)?;
+    for (name, raises) in [("call", true), ("pcall", false)] {
+        given.raw_set(name, raw::command(lua, host, raises)?)?;
+    }
+    given.raw_set("native", lua.create_function(raw::native)?)?;
     let of = shared();
     given.raw_set("random", lua.create_function(move |_, ()| Ok(lock(&of).draw()))?)?;
     let of = shared();

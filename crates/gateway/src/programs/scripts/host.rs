@@ -19,6 +19,14 @@ pub(super) const STRING_BYTES_MAX: usize = 1 << 20;
 /// A result, or what is wrong.
 pub(super) type Checked<T> = Result<T, String>;
 
+/// A word of a command, as a script gives it.
+pub(super) enum Word<'a> {
+    Text(&'a [u8]),
+    Number(f64),
+    /// Neither; no command takes it.
+    Other,
+}
+
 /// See the [module](self). One a worker.
 #[derive(Debug)]
 pub(crate) struct Host {
@@ -83,7 +91,7 @@ impl Host {
     }
 
     /// Executes a command of a script; its reply, in RESP.
-    pub(super) fn call(&mut self, words: &MultiValue) -> &[u8] {
+    pub(super) fn call<'w>(&mut self, words: impl Iterator<Item = Word<'w>>) -> &[u8] {
         self.reply.clear();
         if let Err(text) = self.take(words).and_then(|()| self.execute()) {
             self.reply.clear();
@@ -92,23 +100,20 @@ impl Host {
         &self.reply
     }
 
-    fn take(&mut self, words: &MultiValue) -> Checked<()> {
-        if words.is_empty() {
-            return Err("ERR Please specify at least one argument for this redis lib call".into());
-        }
+    fn take<'w>(&mut self, words: impl Iterator<Item = Word<'w>>) -> Checked<()> {
         self.bytes.clear();
         self.ranges.clear();
         for word in words {
             let from = self.bytes.len();
             match word {
-                Value::String(text) => self.bytes.extend_from_slice(&text.as_bytes()),
-                Value::Integer(number) => {
-                    self.bytes.extend_from_slice(itoa::Buffer::new().format(*number).as_bytes());
-                }
-                Value::Number(number) => {
-                    self.bytes.extend_from_slice(number::general(*number, 17).as_bytes());
-                }
-                _ => {
+                Word::Text(text) => self.bytes.extend_from_slice(text),
+                Word::Number(number) => match number::integral(number) {
+                    Some(number) => {
+                        self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes())
+                    }
+                    None => self.bytes.extend_from_slice(number::general(number, 17).as_bytes()),
+                },
+                Word::Other => {
                     return Err(
                         "ERR Lua redis lib command arguments must be strings or integers".into()
                     );
@@ -118,6 +123,9 @@ impl Host {
                 return Err(Failure::ValueLength.to_string());
             }
             self.ranges.push(Range::new(from, self.bytes.len()));
+        }
+        if self.ranges.is_empty() {
+            return Err("ERR Please specify at least one argument for this redis lib call".into());
         }
         Ok(())
     }

@@ -5,13 +5,16 @@ mod commands;
 mod engine;
 mod host;
 mod json;
+mod known;
 mod msgpack;
 mod number;
+mod raw;
 mod replies;
 mod sources;
 mod structs;
+mod words;
 
 pub(crate) use commands::{Call, eval, script};
 pub(crate) use engine::{Compiled, Engine};
 pub(crate) use host::Host;
-pub(crate) use sources::{Sha, Sources};
+pub(crate) use sources::{Sha, Sources, sha};

@@ -1,5 +1,13 @@
 //! Numbers as C's printf and strtod have them.
 
+/// A number that `%.17g` prints as an integer.
+pub(super) fn integral(number: f64) -> Option<i64> {
+    let integer = number as i64;
+    let is_integral = integer as f64 == number && integer.unsigned_abs() < 100_000_000_000_000_000;
+    let is_minus_zero = integer == 0 && number.is_sign_negative();
+    (is_integral && !is_minus_zero).then_some(integer)
+}
+
 /// A number as `%.{digits}g` prints it.
 pub(super) fn general(number: f64, digits: usize) -> String {
     if !number.is_finite() {
@@ -89,6 +97,17 @@ mod tests {
             (f64::NEG_INFINITY, 14, "-inf"),
         ] {
             assert_eq!(general(number, digits), wanted, "{number}");
+        }
+    }
+
+    #[test]
+    fn an_integral_number_is_printed_as_an_integer_of_at_most_17_digits() {
+        for number in [0.0, 1.0, -1.0, 2f64.powi(53), 99_999_999_999_999_984.0] {
+            let integer = integral(number).map(|integer| integer.to_string());
+            assert_eq!(integer, Some(general(number, 17)));
+        }
+        for number in [-0.0, 0.5, 1e17, -1e17, 2f64.powi(63), f64::NAN, f64::INFINITY] {
+            assert_eq!(integral(number), None, "{number}");
         }
     }
 

@@ -2,61 +2,38 @@
 
 use super::number;
 use crate::resp::{parse_i64, write};
-use mlua::{Lua, Table, Value};
+use mlua::{Table, Value};
 
 /// Tables within tables of a script's reply.
 const DEPTH_MAX: usize = 128;
 
-/// A reply, as a script gets it, and whether it is an error. `at` is moved behind it.
-pub(super) fn to_lua(lua: &Lua, reply: &[u8], at: &mut usize) -> mlua::Result<(Value, bool)> {
-    let rest = &reply[*at..];
-    let end = rest.windows(2).position(|two| two == b"\r\n").unwrap_or(rest.len());
-    let line = rest.get(1..end).unwrap_or_default();
-    *at = (*at + end + 2).min(reply.len());
-    let length = || parse_i64(line).and_then(|length| usize::try_from(length).ok());
-    let value = match rest.first() {
-        Some(b'+') => Value::Table(single(lua, "ok", line)?),
-        Some(b'-') => return Ok((Value::Table(single(lua, "err", line)?), true)),
-        Some(b':') => Value::Number(parse_i64(line).unwrap_or(0) as f64),
-        Some(b'$') => match length() {
-            Some(length) => {
-                let bytes = &reply[*at..*at + length];
-                *at += length + 2;
-                Value::String(lua.create_string(bytes)?)
-            }
-            None => Value::Boolean(false),
-        },
-        Some(b'*') => match length() {
-            Some(length) => Value::Table(elements(lua, reply, at, length)?),
-            None => Value::Boolean(false),
-        },
-        Some(b'%') => {
-            let map = lua.create_table()?;
-            for _ in 0..length().unwrap_or(0) {
-                let (key, _) = to_lua(lua, reply, at)?;
-                map.raw_set(key, to_lua(lua, reply, at)?.0)?;
-            }
-            let table = lua.create_table()?;
-            table.raw_set("map", map)?;
-            Value::Table(table)
-        }
-        _ => Value::Nil,
-    };
-    Ok((value, false))
+/// The first line of a reply in RESP.
+pub(super) struct Line<'a> {
+    /// Its first byte: what the reply is.
+    pub(super) kind: u8,
+    /// What comes behind that.
+    pub(super) text: &'a [u8],
 }
 
-fn single(lua: &Lua, name: &str, text: &[u8]) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(0, 1)?;
-    table.raw_set(name, lua.create_string(text)?)?;
-    Ok(table)
-}
-
-fn elements(lua: &Lua, reply: &[u8], at: &mut usize, length: usize) -> mlua::Result<Table> {
-    let table = lua.create_table_with_capacity(length, 0)?;
-    for place in 1..=length {
-        table.raw_set(place, to_lua(lua, reply, at)?.0)?;
+impl<'a> Line<'a> {
+    /// The line at `at`, which is moved behind it. It is empty where there is none.
+    pub(super) fn take(reply: &'a [u8], at: &mut usize) -> Line<'a> {
+        let rest = reply.get(*at..).unwrap_or_default();
+        let end = rest.windows(2).position(|two| two == b"\r\n").unwrap_or(rest.len());
+        *at = (*at + end + 2).min(reply.len());
+        let kind = rest.first().copied().unwrap_or_default();
+        Line { kind, text: rest.get(1..end).unwrap_or_default() }
     }
-    Ok(table)
+
+    /// What it says, if that is a number; else 0.
+    pub(super) fn number(&self) -> i64 {
+        parse_i64(self.text).unwrap_or(0)
+    }
+
+    /// Bytes or elements that follow; `None`: there is no value.
+    pub(super) fn length(&self) -> Option<usize> {
+        parse_i64(self.text).and_then(|length| usize::try_from(length).ok())
+    }
 }
 
 /// How a script's value is answered.

@@ -102,17 +102,7 @@ math.random = native(function(low, high)
 end)
 math.randomseed = host.seed
 
-local call = host.call
 local redis = {
-    call = function(...)
-        local reply, is_error = call(...)
-        if is_error then error(reply, 0) end
-        return reply
-    end,
-    pcall = function(...)
-        local reply = call(...)
-        return reply
-    end,
     sha1hex = function(...)
         if select('#', ...) ~= 1 then error({err = 'ERR wrong number of arguments'}, 0) end
         return host.sha1hex((...))
@@ -167,6 +157,7 @@ local redis = {
 for name, called in pairs(redis) do
     if type(called) == 'function' then redis[name] = native(called) end
 end
+redis.call, redis.pcall = host.call, host.pcall
 
 local globals = {redis = protect(redis), _VERSION = _VERSION, gcinfo = gcinfo}
 for _, name in ipairs {
@@ -249,11 +240,8 @@ local function handle(err)
 end
 
 return {
-    globals = proxy,
+    globals = globals,
+    proxy = proxy,
     compile = function(text) return globals.loadstring(text, '@user_script') end,
-    run = function(script, keys, arguments)
-        rawset(globals, 'KEYS', keys)
-        rawset(globals, 'ARGV', arguments)
-        return xpcall(script, handle)
-    end,
+    handle = handle,
 }

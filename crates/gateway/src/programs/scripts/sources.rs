@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Scripts that are kept; then the oldest goes.
 pub(super) const KEPT_MAX: usize = 1000;
-const KEPT_BYTES_MAX: usize = 8 << 20;
+pub(super) const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// The name of a script, in lower case.
 pub(crate) type Sha = [u8; 40];

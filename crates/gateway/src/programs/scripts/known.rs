@@ -1,0 +1,52 @@
+//! The scripts that a worker has compiled, by name and by text.
+
+use super::engine::Compiled;
+use super::sources::{KEPT_BYTES_MAX, KEPT_MAX, Sha, Sources};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// See the [module](self). Both maps have the same scripts.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    by_name: HashMap<Sha, Arc<Compiled>>,
+    /// To look a text up takes less time than its SHA-1.
+    by_text: HashMap<Arc<[u8]>, Arc<Compiled>>,
+    text_bytes: usize,
+    /// Those of [`Sources`] when these were begun.
+    flushes: u64,
+}
+
+impl Known {
+    pub(super) fn named(&mut self, sha: &Sha, sources: &Sources) -> Option<Arc<Compiled>> {
+        self.forget_flushed(sources);
+        self.by_name.get(sha).cloned()
+    }
+
+    pub(super) fn of_text(&mut self, text: &[u8], sources: &Sources) -> Option<Arc<Compiled>> {
+        self.forget_flushed(sources);
+        self.by_text.get(text).cloned()
+    }
+
+    /// Adds one; all others go if there are too many.
+    pub(super) fn insert(&mut self, text: Arc<[u8]>, compiled: &Arc<Compiled>) {
+        if self.by_name.len() >= KEPT_MAX || self.text_bytes + text.len() > KEPT_BYTES_MAX {
+            self.forget();
+        }
+        self.text_bytes += text.len();
+        self.by_name.insert(compiled.sha, Arc::clone(compiled));
+        self.by_text.insert(text, Arc::clone(compiled));
+    }
+
+    fn forget_flushed(&mut self, sources: &Sources) {
+        if self.flushes != sources.flushes() {
+            self.flushes = sources.flushes();
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.by_name.clear();
+        self.by_text.clear();
+        self.text_bytes = 0;
+    }
+}

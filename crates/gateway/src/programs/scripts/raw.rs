@@ -1,0 +1,218 @@
+//! What every run of a script goes through, by Lua's own interface: `redis.call`, and the call of the
+//! script itself. mlua would make a handle of each value that passes, and guard each step by itself.
+//!
+//! An error of Lua leaves these functions by `longjmp`, which drops nothing. So each of them has only
+//! what needs no drop at the places where Lua may raise one.
+
+use super::Call;
+use super::engine::lock;
+use super::host::{Host, Word};
+use super::replies::Line;
+use super::words::Words;
+use crate::failure::Failure;
+use mlua::{Function, LightUserData, Lua, Table, Value, ffi};
+use std::ffi::{CStr, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::{Arc, Mutex};
+
+/// Places on Lua's stack that one level of a reply takes.
+const PLACES: c_int = 4;
+
+/// What [`run`] calls: a function that sets KEYS and ARGV in `globals`, and has `handle` make a table
+/// of what a script raises.
+pub(super) fn caller(lua: &Lua, globals: Table, handle: Function) -> mlua::Result<Function> {
+    // SAFETY: both upvalues are on the stack when the function takes them.
+    unsafe { lua.exec_raw((globals, handle), |state| ffi::lua_pushcclosure(state, call_script, 2)) }
+}
+
+/// Runs a script. True and its value, or false and its error; that is no table if there was no
+/// memory for one.
+///
+/// # Errors
+///
+/// There was no memory to begin it.
+pub(super) fn run(
+    caller: &Function,
+    script: &Function,
+    call: &Call,
+) -> mlua::Result<(bool, Value)> {
+    let call = LightUserData(ptr::from_ref(call).cast_mut().cast());
+    caller.call((call, script))
+}
+
+/// Calls a script with what is in a `Call`.
+unsafe extern "C-unwind" fn call_script(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `caller`; `run` has put
+    // its call and the script on the stack. Nothing on this stack needs a drop.
+    unsafe {
+        let call = &*ffi::lua_touserdata(state, 1).cast::<Call>();
+        push_words(state, &call.keys);
+        ffi::lua_setfield(state, ffi::lua_upvalueindex(1), c"KEYS".as_ptr());
+        push_words(state, &call.arguments);
+        ffi::lua_setfield(state, ffi::lua_upvalueindex(1), c"ARGV".as_ptr());
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_insert(state, 2);
+        let has_ended = ffi::lua_pcall(state, 0, 1, 2) == ffi::LUA_OK;
+        ffi::lua_pushboolean(state, c_int::from(has_ended));
+        ffi::lua_insert(state, -2);
+        2
+    }
+}
+
+/// Leaves a table of words on the stack.
+unsafe fn push_words(state: *mut ffi::lua_State, words: &Words) {
+    // SAFETY: there is room on the stack; the table is below the word that it takes.
+    unsafe {
+        ffi::luaL_checkstack(state, PLACES, ptr::null());
+        ffi::lua_createtable(state, words.count() as c_int, 0);
+        for (at, word) in (1..).zip(words.iter()) {
+            ffi::lua_pushlstring_(state, word.as_ptr().cast(), word.len());
+            ffi::lua_rawseti(state, -2, at);
+        }
+    }
+}
+
+/// `redis.call`, which raises what is answered with an error, or `redis.pcall`, which returns it.
+///
+/// The state must not outlive the host.
+pub(super) fn command(lua: &Lua, host: &Arc<Mutex<Host>>, raises: bool) -> mlua::Result<Function> {
+    let host = Arc::as_ptr(host).cast_mut().cast::<c_void>();
+    // SAFETY: both upvalues are on the stack when the function takes them.
+    unsafe {
+        lua.exec_raw((), |state| {
+            ffi::lua_pushlightuserdata(state, host);
+            ffi::lua_pushboolean(state, c_int::from(raises));
+            ffi::lua_pushcclosure(state, call_command, 2);
+        })
+    }
+}
+
+/// Has the host execute a command; its reply is what is returned.
+unsafe extern "C-unwind" fn call_command(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `command`, of which the
+    // host is alive. What is on this stack when Lua raises an error needs no drop: the reply is the
+    // host's, which nothing reaches before this function ends.
+    unsafe {
+        let host = ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Mutex<Host>>();
+        let raises = ffi::lua_toboolean(state, ffi::lua_upvalueindex(2)) != 0;
+        let Some(reply) = executed(state, &*host) else {
+            return ffi::luaL_error(state, c"its time is over".as_ptr());
+        };
+        let is_error = push_reply(state, &*reply, &mut 0);
+        if is_error && raises {
+            ffi::lua_error(state);
+        }
+        1
+    }
+}
+
+/// The reply to the command whose words are on the stack; `None`: the script may not go on. No error
+/// of Lua is raised in here.
+unsafe fn executed(state: *mut ffi::lua_State, host: &Mutex<Host>) -> Option<*const [u8]> {
+    let execute = || {
+        let mut host = lock(host);
+        // SAFETY: the words stay on the stack until the command has been executed.
+        let words = unsafe { words(state) };
+        host.may_go_on().then(|| ptr::from_ref(host.call(words)))
+    };
+    // Nothing may unwind through Lua's own functions.
+    catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
+        lock(host).failure = Some(Failure::Text("ERR internal error in a script".into()));
+        None
+    })
+}
+
+/// The words on the stack. Each of them can be used as long as it is there.
+unsafe fn words<'a>(state: *mut ffi::lua_State) -> impl Iterator<Item = Word<'a>> {
+    // SAFETY: what the places have is looked at, not converted, so none of the calls can fail.
+    let word = move |at| unsafe {
+        match ffi::lua_type(state, at) {
+            ffi::LUA_TSTRING => {
+                let mut length = 0;
+                let text = ffi::lua_tolstring(state, at, &mut length);
+                Word::Text(std::slice::from_raw_parts(text.cast(), length))
+            }
+            ffi::LUA_TNUMBER => Word::Number(ffi::lua_tonumber(state, at)),
+            _ => Word::Other,
+        }
+    };
+    // SAFETY: it only counts.
+    (1..=unsafe { ffi::lua_gettop(state) }).map(word)
+}
+
+/// Leaves on the stack what a script gets for a reply in RESP, and says whether it is an error. `at`
+/// is moved behind it.
+unsafe fn push_reply(state: *mut ffi::lua_State, reply: &[u8], at: &mut usize) -> bool {
+    let line = Line::take(reply, at);
+    // SAFETY: there is room on the stack for a table with a key and a value; each table is below
+    // what it takes.
+    unsafe {
+        ffi::luaL_checkstack(state, PLACES, ptr::null());
+        match (line.kind, line.length()) {
+            (b'+', _) => push_single(state, c"ok", line.text),
+            (b'-', _) => {
+                push_single(state, c"err", line.text);
+                return true;
+            }
+            (b':', _) => ffi::lua_pushnumber(state, line.number() as f64),
+            (b'$', Some(length)) => {
+                let text = &reply[*at..*at + length];
+                *at += length + 2;
+                ffi::lua_pushlstring_(state, text.as_ptr().cast(), text.len());
+            }
+            (b'*', Some(length)) => {
+                ffi::lua_createtable(state, length as c_int, 0);
+                for place in 1..=length {
+                    push_reply(state, reply, at);
+                    ffi::lua_rawseti(state, -2, place as ffi::lua_Integer);
+                }
+            }
+            (b'$' | b'*', None) => ffi::lua_pushboolean(state, 0),
+            (b'%', length) => {
+                ffi::lua_createtable(state, 0, 1);
+                ffi::lua_createtable(state, 0, 0);
+                for _ in 0..length.unwrap_or(0) {
+                    push_reply(state, reply, at);
+                    push_reply(state, reply, at);
+                    ffi::lua_rawset(state, -3);
+                }
+                ffi::lua_setfield(state, -2, c"map".as_ptr());
+            }
+            _ => ffi::lua_pushnil(state),
+        }
+    }
+    false
+}
+
+/// Leaves a table with one field on the stack.
+unsafe fn push_single(state: *mut ffi::lua_State, name: &CStr, text: &[u8]) {
+    // SAFETY: the caller has made room for a table and a value.
+    unsafe {
+        ffi::lua_createtable(state, 0, 1);
+        ffi::lua_pushlstring_(state, text.as_ptr().cast(), text.len());
+        ffi::lua_setfield(state, -2, name.as_ptr());
+    }
+}
+
+/// A function of C that calls one of Lua: a script's tail call of it leaves the script's line to be
+/// found.
+pub(super) fn native(lua: &Lua, called: Function) -> mlua::Result<Function> {
+    // SAFETY: `called` is on the stack, and becomes the upvalue of what is left there.
+    unsafe { lua.exec_raw(called, |state| ffi::lua_pushcclosure(state, call_wrapped, 1)) }
+}
+
+/// Calls the function that it was made of, with all arguments.
+unsafe extern "C-unwind" fn call_wrapped(state: *mut ffi::lua_State) -> c_int {
+    // SAFETY: Lua calls it with a state of its own. It takes its only upvalue, which is a function,
+    // in front of its arguments and calls it; nothing of Rust is on this stack that an error would
+    // have to drop.
+    unsafe {
+        let arguments = ffi::lua_gettop(state);
+        ffi::luaL_checkstack(state, 1, ptr::null());
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, arguments, ffi::LUA_MULTRET);
+        ffi::lua_gettop(state)
+    }
+}
