@@ -106,7 +106,7 @@ impl Programs {
     ///
     /// # Errors
     ///
-    /// It isn't known.
+    /// It isn't known, or there is no memory to compile it.
     pub(crate) fn named(&mut self, name: Sha) -> Result<Arc<Compiled>, Failure> {
         let Programs { engine, host, sources, .. } = self;
         let engine = made(engine, host)?;

@@ -140,7 +140,11 @@ pub(crate) fn script(running: &mut Running, shared: &Shared, id: ConnectionId, a
     let error = |running: &mut Running, text: &str| refuse(running, id, ErrorKind::Command, text);
     match (&sub[..], args.len()) {
         (b"load", 3) => match running.programs.of_text(args.get(2)) {
-            Ok(script) => put(running, &|out| write::bulk(out, &script.sha)),
+            Ok(script) => {
+                // It may have been forgotten there, since others were loaded.
+                shared.scripts.insert(script.sha, &Arc::from(args.get(2)));
+                put(running, &|out| write::bulk(out, &script.sha));
+            }
             Err(failure) => error(running, &failure.text()),
         },
         (b"exists", 3..) => put(running, &|out| {

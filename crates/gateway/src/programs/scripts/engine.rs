@@ -1,31 +1,31 @@
 //! A Lua state with what scripts see in it.
 
-use super::super::Budget;
 use super::host::{self, Checked, Host, STRING_BYTES_MAX};
 use super::known::Known;
+use super::raw::{self, Caller};
 use super::replies::Form;
 use super::sources::{Sha, Sources, sha};
-use super::{Call, bits, json, msgpack, raw, structs};
+use super::{Call, bits, json, msgpack, structs};
 use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::failure::Failure;
 use crate::resp::write;
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// What a script is given may be that long without a new limit.
-const ROOM_BYTES: usize = 64 << 10;
 /// Memory that one script may take beyond what was taken before, and what it is given.
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
-/// Lua collects garbage when its memory has grown to this share of what was left the last time: by
-/// far less than a script may take, but not for each few scripts that leave some hundred bytes.
-const GARBAGE_PERCENT: c_int = 400;
+/// While a script runs, Lua collects garbage when its memory has grown to this share of what was left
+/// the last time, or by [`GARBAGE_BYTES_MAX`] if that is less: by far less than a script may take, but
+/// not for each few scripts that leave some hundred bytes.
+const GARBAGE_PERCENT_MAX: c_int = 400;
 /// See `check_pattern` in sandbox.lua.
 const PATTERN_BYTES_MAX: usize = 1000;
 const PATTERN_STEPS_MAX: f64 = 1e6;
@@ -43,13 +43,11 @@ pub(crate) struct Compiled {
 #[derive(Debug)]
 pub(crate) struct Engine {
     lua: Lua,
-    caller: Function,
+    caller: Caller,
     compile: Function,
     known: Known,
     /// Memory that was taken after garbage was last collected.
     floor_bytes: usize,
-    /// Memory that the limit has for what a script is given.
-    room_bytes: usize,
     host: Arc<Mutex<Host>>,
 }
 
@@ -72,18 +70,15 @@ impl Engine {
         let proxy: Table = made.raw_get("proxy")?;
         lua.set_globals(proxy)?;
         watch(&lua, &host, INSTRUCTIONS)?;
-        let pause = GcIncParams::default().pause(GARBAGE_PERCENT);
-        lua.gc_set_mode(GcMode::Incremental(pause));
         let mut engine = Engine {
-            caller: raw::caller(&lua, made.raw_get("globals")?, made.raw_get("handle")?)?,
+            caller: Caller::new(&lua, made.raw_get("globals")?, made.raw_get("handle")?)?,
             compile: made.raw_get("compile")?,
             known: Known::default(),
             floor_bytes: 0,
-            room_bytes: 0,
             lua,
             host,
         };
-        engine.collect_garbage(ROOM_BYTES);
+        engine.collect_all();
         Ok(engine)
     }
 
@@ -102,13 +97,13 @@ impl Engine {
     /// It is no script; the text of the error reply.
     pub(crate) fn compile(&mut self, sha: Sha, text: Arc<[u8]>) -> Checked<Arc<Compiled>> {
         let (is_read_only, body) = shebang(&text)?;
-        self.make_room(body.len());
         // The hook may fire here, too, where the time of the script before could be over.
-        lock(&self.host).budget = Budget::default();
+        let budget = std::mem::take(&mut lock(&self.host).budget);
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
             self.compile.call::<(Option<Function>, Option<mlua::LuaString>)>(body)
         })();
+        lock(&self.host).budget = budget;
         let (function, error) = compiled.map_err(|error| format!("ERR {error}"))?;
         let Some(function) = function else {
             let error = error.map_or(String::new(), |error| error.to_string_lossy());
@@ -131,8 +126,11 @@ impl Engine {
         resp3: bool,
     ) -> Result<(), Failure> {
         lock(&self.host).begin(call.read_only);
-        self.make_room(call.lua_bytes());
-        let result = raw::run(&self.caller, &call.script.function, call);
+        self.collect_garbage();
+        let limit = self.lua.used_memory() + call.lua_bytes() + (SCRIPT_MB_MAX << 20);
+        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
+        let result = self.caller.run(&call.script.function, call);
+        let _ = self.lua.set_memory_limit(0);
         let script_resp3 = {
             let mut host = lock(&self.host);
             if let Some(failure) = host.failure.take() {
@@ -154,20 +152,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for what Lua is given, and for a script beside it.
-    fn make_room(&mut self, given_bytes: usize) {
-        let has_room = self.lua.used_memory() <= self.floor_bytes + GARBAGE_BYTES_MAX;
-        if !has_room || given_bytes > self.room_bytes {
-            self.collect_garbage(given_bytes.max(ROOM_BYTES));
+    /// Collects what scripts have left, if that is much.
+    fn collect_garbage(&mut self) {
+        if self.lua.used_memory() > self.floor_bytes + GARBAGE_BYTES_MAX {
+            self.collect_all();
         }
     }
 
-    fn collect_garbage(&mut self, room_bytes: usize) {
+    fn collect_all(&mut self) {
         let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
         self.floor_bytes = self.lua.used_memory();
-        self.room_bytes = room_bytes;
-        let limit = self.floor_bytes + GARBAGE_BYTES_MAX + room_bytes + (SCRIPT_MB_MAX << 20);
-        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
+        let percent = 100 + 100 * GARBAGE_BYTES_MAX / self.floor_bytes.max(1);
+        let pause = (percent as c_int).min(GARBAGE_PERCENT_MAX);
+        self.lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(pause)));
     }
 }
 
@@ -240,7 +237,9 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     let given = lua.create_table()?;
     let shared = || Arc::clone(host);
     for (name, raises) in [("call", true), ("pcall", false)] {
-        given.raw_set(name, raw::command(lua, host, raises)?)?;
+        // SAFETY: an engine's state ends before its host.
+        let command = unsafe { raw::command(lua, host, raises) };
+        given.raw_set(name, command?)?;
     }
     given.raw_set("native", lua.create_function(raw::native)?)?;
     let of = shared();
@@ -271,16 +270,26 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     given.raw_set("pattern_steps_max", PATTERN_STEPS_MAX)?;
     given.raw_set("string_bytes_max", STRING_BYTES_MAX)?;
     given.raw_set("sorted_max", SORTED_MAX)?;
-    libraries(lua, &given)?;
+    libraries(lua, host, &given)?;
     Ok(given)
 }
 
-/// A function of a library.
+/// A function of a library. A script that meets a mistake of ours in it has no effect.
 fn library(
     lua: &Lua,
+    host: &Arc<Mutex<Host>>,
     called: impl Fn(&Lua, &MultiValue) -> Checked<Vec<Value>> + Send + 'static,
 ) -> mlua::Result<Function> {
-    lua.create_function(move |lua, values: MultiValue| host::results(lua, called(lua, &values)))
+    let host = Arc::clone(host);
+    lua.create_function(move |lua, values: MultiValue| {
+        match catch_unwind(AssertUnwindSafe(|| called(lua, &values))) {
+            Ok(checked) => host::results(lua, checked),
+            Err(_) => {
+                lock(&host).failure = Some(Failure::Static("ERR internal error in a script"));
+                Err(mlua::Error::runtime("internal error"))
+            }
+        }
+    })
 }
 
 fn string(lua: &Lua, bytes: impl AsRef<[u8]>) -> Checked<Vec<Value>> {
@@ -288,7 +297,7 @@ fn string(lua: &Lua, bytes: impl AsRef<[u8]>) -> Checked<Vec<Value>> {
     Ok(vec![Value::String(string)])
 }
 
-fn libraries(lua: &Lua, given: &Table) -> mlua::Result<()> {
+fn libraries(lua: &Lua, host: &Arc<Mutex<Host>>, given: &Table) -> mlua::Result<()> {
     let named = |name: &str| {
         let table = lua.create_table()?;
         given.raw_set(name, &table)?;
@@ -296,24 +305,24 @@ fn libraries(lua: &Lua, given: &Table) -> mlua::Result<()> {
     };
     let cjson = named("cjson")?;
     let encode = |lua: &Lua, values: &MultiValue| string(lua, json::encode(values)?);
-    cjson.raw_set("encode", library(lua, encode)?)?;
+    cjson.raw_set("encode", library(lua, host, encode)?)?;
     let decode = |lua: &Lua, values: &MultiValue| Ok(vec![json::decode(lua, values)?]);
-    cjson.raw_set("decode", library(lua, decode)?)?;
+    cjson.raw_set("decode", library(lua, host, decode)?)?;
     let cmsgpack = named("cmsgpack")?;
     let pack = |lua: &Lua, values: &MultiValue| string(lua, msgpack::pack(values)?);
-    cmsgpack.raw_set("pack", library(lua, pack)?)?;
-    cmsgpack.raw_set("unpack", library(lua, msgpack::unpack)?)?;
-    cmsgpack.raw_set("unpack_one", library(lua, msgpack::unpack_one)?)?;
-    cmsgpack.raw_set("unpack_limit", library(lua, msgpack::unpack_limit)?)?;
+    cmsgpack.raw_set("pack", library(lua, host, pack)?)?;
+    cmsgpack.raw_set("unpack", library(lua, host, msgpack::unpack)?)?;
+    cmsgpack.raw_set("unpack_one", library(lua, host, msgpack::unpack_one)?)?;
+    cmsgpack.raw_set("unpack_limit", library(lua, host, msgpack::unpack_limit)?)?;
     let c = named("struct")?;
     let pack = |lua: &Lua, values: &MultiValue| string(lua, structs::pack(values)?);
-    c.raw_set("pack", library(lua, pack)?)?;
-    c.raw_set("unpack", library(lua, structs::unpack)?)?;
+    c.raw_set("pack", library(lua, host, pack)?)?;
+    c.raw_set("unpack", library(lua, host, structs::unpack)?)?;
     let size = |_: &Lua, values: &MultiValue| Ok(vec![Value::Number(structs::size(values)?)]);
-    c.raw_set("size", library(lua, size)?)?;
+    c.raw_set("size", library(lua, host, size)?)?;
     let bit = named("bit")?;
     let hex = |lua: &Lua, values: &MultiValue| string(lua, bits::to_hex(values)?);
-    bit.raw_set("tohex", library(lua, hex)?)?;
+    bit.raw_set("tohex", library(lua, host, hex)?)?;
     type Operation = Box<dyn Fn(&MultiValue) -> Checked<Value> + Send>;
     let operations: [(&str, Operation); 11] = [
         ("tobit", Box::new(bits::unary("tobit", |bits| bits))),
@@ -330,7 +339,7 @@ fn libraries(lua: &Lua, given: &Table) -> mlua::Result<()> {
     ];
     for (name, operation) in operations {
         let called = move |_: &Lua, values: &MultiValue| Ok(vec![operation(values)?]);
-        bit.raw_set(name, library(lua, called)?)?;
+        bit.raw_set(name, library(lua, host, called)?)?;
     }
     Ok(())
 }

@@ -27,8 +27,11 @@ impl Known {
         self.by_text.get(text).cloned()
     }
 
-    /// Adds one; all others go if there are too many.
+    /// Adds one, if it isn't too long; all others go if there are too many.
     pub(super) fn insert(&mut self, text: Arc<[u8]>, compiled: &Arc<Compiled>) {
+        if text.len() > KEPT_BYTES_MAX {
+            return;
+        }
         if self.by_name.len() >= KEPT_MAX || self.text_bytes + text.len() > KEPT_BYTES_MAX {
             self.forget();
         }

@@ -19,32 +19,36 @@ use std::sync::{Arc, Mutex};
 /// Places on Lua's stack that one level of a reply takes.
 const PLACES: c_int = 4;
 
-/// What [`run`] calls: a function that sets KEYS and ARGV in `globals`, and has `handle` make a table
+/// What runs scripts: a function that sets KEYS and ARGV in `globals`, and has `handle` make a table
 /// of what a script raises.
-pub(super) fn caller(lua: &Lua, globals: Table, handle: Function) -> mlua::Result<Function> {
-    // SAFETY: both upvalues are on the stack when the function takes them.
-    unsafe { lua.exec_raw((globals, handle), |state| ffi::lua_pushcclosure(state, call_script, 2)) }
-}
+#[derive(Debug)]
+pub(super) struct Caller(Function);
 
-/// Runs a script. True and its value, or false and its error; that is no table if there was no
-/// memory for one.
-///
-/// # Errors
-///
-/// There was no memory to begin it.
-pub(super) fn run(
-    caller: &Function,
-    script: &Function,
-    call: &Call,
-) -> mlua::Result<(bool, Value)> {
-    let call = LightUserData(ptr::from_ref(call).cast_mut().cast());
-    caller.call((call, script))
+impl Caller {
+    pub(super) fn new(lua: &Lua, globals: Table, handle: Function) -> mlua::Result<Caller> {
+        // SAFETY: both upvalues are on the stack when the function takes them.
+        let caller = unsafe {
+            lua.exec_raw((globals, handle), |state| ffi::lua_pushcclosure(state, call_script, 2))
+        };
+        caller.map(Caller)
+    }
+
+    /// Runs a script. True and its value, or false and its error; that is no table if there was no
+    /// memory for one.
+    ///
+    /// # Errors
+    ///
+    /// There was no memory to begin it.
+    pub(super) fn run(&self, script: &Function, call: &Call) -> mlua::Result<(bool, Value)> {
+        let call = LightUserData(ptr::from_ref(call).cast_mut().cast());
+        self.0.call((call, script))
+    }
 }
 
 /// Calls a script with what is in a `Call`.
 unsafe extern "C-unwind" fn call_script(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `caller`; `run` has put
-    // its call and the script on the stack. Nothing on this stack needs a drop.
+    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `Caller::new`;
+    // `run` has put its call and the script on the stack. Nothing on this stack needs a drop.
     unsafe {
         let call = &*ffi::lua_touserdata(state, 1).cast::<Call>();
         push_words(state, &call.keys);
@@ -75,8 +79,14 @@ unsafe fn push_words(state: *mut ffi::lua_State, words: &Words) {
 
 /// `redis.call`, which raises what is answered with an error, or `redis.pcall`, which returns it.
 ///
+/// # Safety
+///
 /// The state must not outlive the host.
-pub(super) fn command(lua: &Lua, host: &Arc<Mutex<Host>>, raises: bool) -> mlua::Result<Function> {
+pub(super) unsafe fn command(
+    lua: &Lua,
+    host: &Arc<Mutex<Host>>,
+    raises: bool,
+) -> mlua::Result<Function> {
     let host = Arc::as_ptr(host).cast_mut().cast::<c_void>();
     // SAFETY: both upvalues are on the stack when the function takes them.
     unsafe {
@@ -99,6 +109,8 @@ unsafe extern "C-unwind" fn call_command(state: *mut ffi::lua_State) -> c_int {
         let Some(reply) = executed(state, &*host) else {
             return ffi::luaL_error(state, c"its time is over".as_ptr());
         };
+        // The words aren't needed any more: a reply always has room.
+        ffi::lua_settop(state, 0);
         let is_error = push_reply(state, &*reply, &mut 0);
         if is_error && raises {
             ffi::lua_error(state);
@@ -118,7 +130,7 @@ unsafe fn executed(state: *mut ffi::lua_State, host: &Mutex<Host>) -> Option<*co
     };
     // Nothing may unwind through Lua's own functions.
     catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
-        lock(host).failure = Some(Failure::Text("ERR internal error in a script".into()));
+        lock(host).failure = Some(Failure::Static("ERR internal error in a script"));
         None
     })
 }

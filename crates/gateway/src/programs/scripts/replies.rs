@@ -87,27 +87,28 @@ impl Form {
             };
         }
         if let Value::Table(map) = field("map") {
-            let pairs: Vec<_> = map.pairs::<Value, Value>().flatten().collect();
-            write::map(out, pairs.len(), self.resp3);
-            for (key, value) in &pairs {
-                self.write(out, key, depth + 1);
-                self.write(out, value, depth + 1);
+            write::map(out, count(&map), self.resp3);
+            for (key, value) in map.pairs::<Value, Value>().flatten() {
+                self.write(out, &key, depth + 1);
+                self.write(out, &value, depth + 1);
             }
             return;
         }
         if let Value::Table(set) = field("set") {
-            let pairs: Vec<_> = set.pairs::<Value, Value>().flatten().collect();
-            write::set(out, pairs.len(), self.resp3);
-            pairs.iter().for_each(|(key, _)| self.write(out, key, depth + 1));
+            write::set(out, count(&set), self.resp3);
+            let pairs = set.pairs::<Value, Value>().flatten();
+            pairs.for_each(|(key, _)| self.write(out, &key, depth + 1));
             return;
         }
-        let mut elements = Vec::new();
-        while let Ok(value) = table.raw_get::<Value>(elements.len() + 1)
-            && !value.is_nil()
-        {
-            elements.push(value);
-        }
-        write::array(out, elements.len());
-        elements.iter().for_each(|value| self.write(out, value, depth + 1));
+        // One after the other: mlua has room for some thousand values at a time.
+        let at = |place: usize| table.raw_get::<Value>(place).unwrap_or(Value::Nil);
+        let length = (1..).take_while(|place| !at(*place).is_nil()).count();
+        write::array(out, length);
+        (1..=length).for_each(|place| self.write(out, &at(place), depth + 1));
     }
+}
+
+/// How many fields a table has.
+fn count(table: &Table) -> usize {
+    table.pairs::<Value, Value>().flatten().count()
 }

@@ -1,5 +1,5 @@
 -- What scripts see: the globals that Redis 7.0 gives them, none of which can be changed. It is run once, with the
--- gateway's functions; each of those returns true and its results, or false and what is wrong.
+-- gateway's functions; each of those of libraries returns true and its results, or false and what is wrong.
 local host = ...
 local getinfo = debug.getinfo
 local concat, sort, insert = table.concat, table.sort, table.insert
