@@ -14,7 +14,7 @@ use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{self, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 use switchback_net::free_addresses;
 use switchback_terminal::Table;
@@ -40,6 +40,11 @@ pub(crate) struct RedisArgs {
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000],
         value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
     pub(crate) keys: Vec<u64>,
+
+    /// Commands. `eval` and `evalsha` run a script that calls INCR.
+    #[arg(long, value_enum, value_name = "NAME,...", value_delimiter = ',',
+        default_values_t = [Command::Set, Command::Get])]
+    pub(crate) commands: Vec<Command>,
 
     /// Connections.
     #[arg(long, default_value_t = 50, value_name = "N")]
@@ -70,6 +75,59 @@ pub(crate) struct RedisArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
 }
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "UPPERCASE")]
+pub(crate) enum Command {
+    Set,
+    Get,
+    Incr,
+    /// The script comes along each time.
+    Eval,
+    /// The script is named by its SHA-1.
+    #[value(name = "evalsha")]
+    EvalSha,
+}
+
+impl Command {
+    /// As redis-benchmark names it.
+    fn name(self) -> &'static str {
+        match self {
+            Command::Set => "SET",
+            Command::Get => "GET",
+            Command::Incr => "INCR",
+            Command::Eval => "EVAL",
+            Command::EvalSha => "EVALSHA",
+        }
+    }
+
+    /// What redis-benchmark is to be told.
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Command::Set => &["-t", "set"],
+            Command::Get => &["-t", "get"],
+            Command::Incr => &["INCR", COUNTER],
+            Command::Eval => &["EVAL", SCRIPT, "1", COUNTER],
+            Command::EvalSha => &["EVALSHA", SCRIPT_SHA, "1", COUNTER],
+        }
+    }
+
+    /// The command whose keys, and what else it needs, are there before it is measured.
+    fn filled_by(self) -> Command {
+        match self {
+            Command::Set | Command::Get => Command::Set,
+            Command::Incr => Command::Incr,
+            Command::Eval | Command::EvalSha => Command::Eval,
+        }
+    }
+}
+
+/// A key that holds a number. redis-benchmark puts a number into it, if there are several.
+const COUNTER: &str = "counter:__rand_int__";
+const SCRIPT: &str = "return redis.call('INCR', KEYS[1])";
+/// The SHA-1 of it.
+const SCRIPT_SHA: &str = "61636018f4e6b5817b89791bbed242f93fa089e3";
 
 /// The failures that an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
@@ -107,15 +165,15 @@ enum Server {
 /// A case: a command and a number of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 struct Case {
-    command: &'static str,
+    command: Command,
     keys: u64,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.keys {
-            1 => write!(f, "{}, one hot key", self.command),
-            keys => write!(f, "{}, {} keys", self.command, grouped(keys as f64)),
+            1 => write!(f, "{}, one hot key", self.command.name()),
+            keys => write!(f, "{}, {} keys", self.command.name(), grouped(keys as f64)),
         }
     }
 }
@@ -216,16 +274,21 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn cases(args: &RedisArgs) -> Vec<Case> {
-    let commands = ["SET", "GET"];
-    args.keys.iter().flat_map(|&keys| commands.map(|command| Case { command, keys })).collect()
+    let of = |&keys| args.commands.iter().map(move |&command| Case { command, keys });
+    args.keys.iter().flat_map(of).collect()
 }
 
 /// Writes the keys, so that reads find them and both servers are warm. Keys are drawn at random:
 /// five times as many writes as keys leave less than one in a hundred out.
 fn fill(args: &RedisArgs, address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
-    for &keys in &args.keys {
-        let requests = if keys == 1 { 100_000 } else { 5 * keys };
-        benchmark(args, Case { command: "SET", keys }, requests, address, password)?;
+    let mut filled = Vec::new();
+    for Case { command, keys } in cases(args) {
+        let case = Case { command: command.filled_by(), keys };
+        if !filled.contains(&case) {
+            let requests = if keys == 1 { 100_000 } else { 5 * keys };
+            benchmark(args, case, requests, address, password)?;
+            filled.push(case);
+        }
     }
     Ok(())
 }
@@ -238,23 +301,24 @@ fn benchmark(
     address: SocketAddr,
     password: Option<&str>,
 ) -> anyhow::Result<(f64, f64, f64)> {
-    let mut command = Command::new("redis-benchmark");
+    let mut command = process::Command::new("redis-benchmark");
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
     command.args(["-c", &args.connections.to_string(), "-P", &args.pipeline.to_string()]);
     command.args(["-d", &args.value_bytes.to_string(), "-n", &requests.to_string()]);
-    command.args(["-t", &case.command.to_lowercase(), "--csv"]);
+    command.arg("--csv");
     if case.keys > 1 {
         command.args(["-r", &case.keys.to_string()]);
     }
     if let Some(password) = password {
         command.args(["-a", password]);
     }
+    command.args(case.command.arguments());
     let output = command
         .stdin(Stdio::null())
         .output()
         .context("cannot run redis-benchmark (package redis-tools)")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    parse_csv(&text, case.command).with_context(|| {
+    parse_csv(&text, case.command.name()).with_context(|| {
         let errors = String::from_utf8_lossy(&output.stderr);
         format!(
             "redis-benchmark against {address} ({case}) ended with {}: {text}{errors}",
@@ -263,16 +327,18 @@ fn benchmark(
     })
 }
 
-/// The line of a command: rate, p50 and p99, found by the names of the columns.
+/// The line of a command: rate, p50 and p99, found by the names of the columns. Its first cell is the
+/// command's name, or all of it.
 fn parse_csv(text: &str, command: &str) -> anyhow::Result<(f64, f64, f64)> {
     let cells = |line: &str| {
-        line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect::<Vec<_>>()
+        let line = line.trim().trim_matches('"');
+        line.split("\",\"").map(str::to_owned).collect::<Vec<_>>()
     };
     let mut lines = text.lines().map(cells);
     let head =
         lines.find(|cells| cells.first().is_some_and(|cell| cell == "test")).context("no table")?;
-    let line =
-        lines.find(|cells| cells.first().is_some_and(|cell| cell == command)).context("no line")?;
+    let names = |cell: &String| cell.split(' ').next() == Some(command);
+    let line = lines.find(|cells| cells.first().is_some_and(names)).context("no line")?;
     let figure = |name: &str| {
         let column = head
             .iter()
@@ -366,7 +432,7 @@ fn expect(stream: &mut TcpStream, wanted: &[u8]) -> anyhow::Result<()> {
 }
 
 fn version() -> anyhow::Result<String> {
-    let output = Command::new("redis-server")
+    let output = process::Command::new("redis-server")
         .arg("--version")
         .output()
         .context("cannot run redis-server")?;
@@ -423,13 +489,15 @@ mod tests {
         assert_eq!(parse_csv(CSV, "GET").unwrap(), (1_149_425.38, 0.359, 0.791));
         let warned = format!("WARNING: Could not fetch server CONFIG\n{CSV}");
         assert_eq!(parse_csv(&warned, "GET").unwrap().0, 1_149_425.38);
+        let eval = CSV.replace("GET", &format!("EVAL {SCRIPT} 1 {COUNTER}"));
+        assert_eq!(parse_csv(&eval, "EVAL").unwrap().0, 1_149_425.38);
         assert!(parse_csv(CSV, "SET").is_err());
         assert!(parse_csv("", "GET").is_err());
     }
 
     #[test]
     fn ratios_are_taken_within_rounds() {
-        let case = Case { command: "SET", keys: 1 };
+        let case = Case { command: Command::Set, keys: 1 };
         let sample =
             |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
         // The machine was twice as fast in the second round: the ratio is the same.
