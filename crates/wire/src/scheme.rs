@@ -60,9 +60,9 @@ impl Scheme {
         Scheme::OF_ONE_LAYER.into_iter().filter(|scheme| *scheme != Scheme::FarReach)
     }
 
-    /// What is compared where chains have several: DistReach, after its baseline, which is what its
-    /// paper calls DistNoCache.
-    pub const OF_LAYERS: [Scheme; 2] = [Scheme::NoCache, Scheme::DistReach];
+    /// What is compared where there are several layers: DistReach, after its baselines. NoCache is
+    /// what its paper calls DistNoCache.
+    pub const OF_LAYERS: [Scheme; 3] = [Scheme::NoCache, Scheme::DistCache, Scheme::DistReach];
 
     const fn properties(self) -> Properties {
         match self {
@@ -263,8 +263,7 @@ mod tests {
                 !(scheme.absorbs_writes() && scheme.refreshes()),
                 "{scheme}: one home for a write"
             );
-            let may_have_layers = Scheme::OF_LAYERS.contains(&scheme) || scheme.has_copies();
-            assert_eq!(scheme.layers_max() > 1, may_have_layers, "{scheme}");
+            assert_eq!(scheme.layers_max() > 1, Scheme::OF_LAYERS.contains(&scheme), "{scheme}");
         }
     }
 }

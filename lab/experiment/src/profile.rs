@@ -5,6 +5,9 @@ use std::str::FromStr;
 use switchback_calibration::{Calibration, Origin, Sample, short};
 
 /// Source of the cost of a byte in the built-in profiles.
+/// Messages about a write to two copies: each is invalidated, and sent the new version.
+const COPY_MESSAGES: u64 = 4;
+
 const BYTES_SOURCE: &str =
     "measured by switchback lab calibrate on this repository's node: docs/measure/evaluation.md";
 /// Length of the values that costs of operations are for: the paper's.
@@ -33,6 +36,8 @@ pub(crate) struct Profile {
     /// What it takes a node to send a cached key's new value to the switch and to take its
     /// acknowledgement (NetCache).
     pub(crate) cache_update_ns: u64,
+    /// What one of the messages about a write to a copy takes, with its acknowledgement (DistCache).
+    pub(crate) copy_message_ns: u64,
     /// Service times are uniform in this share around their mean.
     pub(crate) service_spread: f64,
     /// Of a capped node (`--node-capacity`): mean time between two requests that it begins; 0: it
@@ -140,6 +145,7 @@ impl Profile {
             node_write_byte_ns: costs.node.write_byte_ns.median,
             node_mark_ns: us(costs.node.mark_us),
             cache_update_ns: us(costs.node.cache_update_us),
+            copy_message_ns: us(costs.node.cache_update_us) / COPY_MESSAGES,
             // The middle eight tenths of a uniform distribution are eight tenths of its width.
             service_spread: ((high - low) / (2.0 * 0.8 * median)).min(0.95),
             node_cap_ns: 0,
@@ -170,6 +176,7 @@ impl Profile {
         node_write_byte_ns: 2.2,
         node_mark_ns: 16_667,
         cache_update_ns: 4_700,
+        copy_message_ns: 4_700 / COPY_MESSAGES,
         service_spread: 0.5,
         node_cap_ns: 0,
         link_ns: 5_000,
@@ -240,6 +247,11 @@ impl Profile {
                 "node, cache update",
                 us(self.cache_update_ns),
                 "fitted to one ratio of the paper, Exp#4 at 100 % writes: NetCache 0.82 of NoCache; used everywhere",
+            ),
+            (
+                "node, message to a copy",
+                us(self.copy_message_ns),
+                "the four of a write together as a cache update: the paper's DistCache, Exp#12, is 5.4 / 6.8 = 0.79 of DistNoCache",
             ),
             ("service time", format!("uniform, +-{} %", self.service_spread * 100.0), "assumed"),
             ("link, one way", us(self.link_ns), "assumed: 40 Gbps and two network stacks"),

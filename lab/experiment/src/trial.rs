@@ -673,11 +673,28 @@ mod tests {
     }
 
     #[test]
+    fn copies_in_two_layers_serve_reads_and_cost_writes_their_messages() {
+        let case = |workload| {
+            let schemes = &Scheme::OF_LAYERS;
+            Case { chains: 2, layers: 2, schemes, ..tiny(workload) }
+        };
+        let run = |workload, scheme| throughput(case(workload), scheme, 3);
+        let reads = run(Workload::C, Scheme::DistCache);
+        let of_limit = reads.throughput_ops / reads.limit_ops;
+        assert!((0.95..1.02).contains(&of_limit) && reads.failed == 0, "{reads:?}");
+        // Messages would take 0.22 of a node's time if each write had four of its own. Writes that
+        // wait for each other share them.
+        let writes = run(Workload::Mix(100.0), Scheme::DistCache);
+        let of_limit = writes.throughput_ops / writes.limit_ops;
+        assert!((0.7..0.99).contains(&of_limit) && writes.failed == 0, "{writes:?}");
+    }
+
+    #[test]
     fn switches_of_a_limited_capacity_are_the_limit_of_all_schemes() {
-        let case =
-            Case { switch_packet_ns: 10_000, schemes: &Scheme::OF_LAYERS, ..tiny(Workload::A) };
+        let schemes = &[Scheme::NoCache, Scheme::DistReach];
+        let case = Case { switch_packet_ns: 10_000, schemes, ..tiny(Workload::A) };
         let case = Case { chains: 2, layers: 2, ..case };
-        for scheme in Scheme::OF_LAYERS {
+        for &scheme in schemes {
             let run = throughput(case.clone(), scheme, 3);
             let of_limit = run.throughput_ops / run.limit_ops;
             // 0.1 Mpps, each packet twice: for one chain half of it, for two that are even all.

@@ -9,7 +9,7 @@ use anyhow::{Context as _, ensure};
 use std::net::SocketAddr;
 use switchback_bench::report::Spread;
 use switchback_datapath::{ClassConfig, Config, Datapath, Features, Shard, Statistics, Verdict};
-use switchback_wire::{Address, Header, Op, Packet, Place, Scheme};
+use switchback_wire::{Address, Header, Op, Packet, Place, Scheme, Seq};
 use switchback_xdp::measure::Meter;
 
 /// The other switch of the chain.
@@ -24,6 +24,10 @@ pub enum Role {
     NoCache,
     /// It answers reads.
     NetCache,
+    /// DistCache's switch next to the clients: it answers reads of all leaves' keys.
+    Spine,
+    /// DistCache's switch next to the nodes: it answers reads.
+    Leaf,
     /// It answers reads and writes.
     FarReach,
     /// Of a chain of two, the switch next to the clients: it keeps what the owner tells.
@@ -96,23 +100,33 @@ pub struct Program {
 
 impl Role {
     /// All of them, baselines first.
-    pub const ALL: [Role; 5] =
-        [Role::NoCache, Role::NetCache, Role::FarReach, Role::Keeper, Role::Owner];
+    pub const ALL: [Role; 7] = [
+        Role::NoCache,
+        Role::NetCache,
+        Role::Spine,
+        Role::Leaf,
+        Role::FarReach,
+        Role::Keeper,
+        Role::Owner,
+    ];
 
     /// Its name in tables and files.
     pub const fn name(self) -> &'static str {
         match self {
+            Role::Spine => "distcache spine",
+            Role::Leaf => "distcache leaf",
             Role::Keeper => "distreach keeper",
             Role::Owner => "distreach owner",
             _ => self.scheme().name(),
         }
     }
 
-    /// The scheme of its rack. Keepers and owners run one program.
+    /// The scheme of its rack. All switches of a rack run one program.
     pub const fn scheme(self) -> Scheme {
         match self {
             Role::NoCache => Scheme::NoCache,
             Role::NetCache => Scheme::NetCache,
+            Role::Spine | Role::Leaf => Scheme::DistCache,
             Role::FarReach => Scheme::FarReach,
             Role::Keeper | Role::Owner => Scheme::DistReach,
         }
@@ -120,8 +134,8 @@ impl Role {
 
     fn place(self) -> Place {
         let (position, before, after) = match self {
-            Role::Keeper => (1, None, Some(NEIGHBOUR)),
-            Role::Owner => (2, Some(NEIGHBOUR), None),
+            Role::Spine | Role::Keeper => (1, None, Some(NEIGHBOUR)),
+            Role::Leaf | Role::Owner => (2, Some(NEIGHBOUR), None),
             _ => return Place::sole(),
         };
         Place { position, length: 2, before, after, protects: true }
@@ -165,7 +179,7 @@ impl Role {
     pub(crate) fn counted(self, case: &Case, statistics: &Statistics) -> u64 {
         match (self, case.operation) {
             (Role::Keeper, Operation::Read | Operation::Write) => statistics.passed,
-            (Role::NetCache, Operation::Write) => statistics.forwarded_writes,
+            (Role::NetCache | Role::Leaf, Operation::Write) => statistics.forwarded_writes,
             _ => case.counted(statistics),
         }
     }
@@ -188,6 +202,13 @@ impl Role {
         let operation = if self == Role::Keeper { Operation::Keep } else { Operation::Write };
         let case = Case { operation, outcome: Outcome::Hit, cpus: 1 };
         let (header, value_bytes) = case.request(size);
+        let value = vec![7; value_bytes];
+        let update = Header { epoch: 1, key_hash: hash, ..Header::new(Op::CacheUpdate) };
+        if self.scheme().has_copies() {
+            // Of the incarnation that `admit` has made.
+            let (seq, request) = (Seq::new(1, u64::from(slot) + 1), 1);
+            return refresh(datapath, Header { seq, request, ..update }, &value, &key);
+        }
         let header = Header {
             key_hash: hash,
             lane: slot % LANES,
@@ -196,7 +217,6 @@ impl Role {
             hop: self.sender(operation).1,
             ..header
         };
-        let value = vec![7; value_bytes];
         let mut packet = Packet::build(header, &value, &key);
         let verdict = self.process(datapath, operation, &mut packet, 1, Shard::default());
         ensure!(
@@ -206,11 +226,7 @@ impl Role {
         );
         if self.scheme().refreshes() {
             let seq = packet.parse().context("a forwarded write")?.header.seq;
-            let header = Header { epoch: 1, key_hash: hash, seq, ..Header::new(Op::CacheUpdate) };
-            let mut update = Packet::build(header, &value, &key);
-            let node = SocketAddr::from(NODE).into();
-            let verdict = datapath.process(&mut update, node, 1, 1, Shard::default());
-            ensure!(verdict == Verdict::Reply, "a node's update is refused: {verdict:?}");
+            return refresh(datapath, Header { seq, ..update }, &value, &key);
         }
         Ok(())
     }
@@ -226,7 +242,8 @@ impl Role {
         };
         let is_met = match kind {
             Kind::Hit => self.scheme().caches(),
-            Kind::Miss | Kind::Write => true,
+            Kind::Miss => true,
+            Kind::Write => self != Role::Spine,
             Kind::Kept => self == Role::Keeper,
         };
         is_met.then_some(Case { operation, outcome, cpus: 1 })
@@ -274,6 +291,15 @@ impl Role {
     }
 }
 
+/// A node sends a record's value.
+fn refresh(datapath: &Datapath, header: Header, value: &[u8], key: &[u8]) -> anyhow::Result<()> {
+    let mut packet = Packet::build(header, value, key);
+    let node = SocketAddr::from(NODE).into();
+    let verdict = datapath.process(&mut packet, node, 1, 1, Shard::default());
+    ensure!(verdict == Verdict::Reply, "a node's update is refused: {verdict:?}");
+    Ok(())
+}
+
 /// Measures all roles, each packet in this number of rounds.
 ///
 /// # Errors
@@ -290,9 +316,10 @@ mod tests {
     fn every_role_meets_its_packets_as_meant() {
         for role in Role::ALL {
             let (caches, keeps) = (role.scheme().caches(), role == Role::Keeper);
+            let writes = role != Role::Spine;
             // This fails if packets of a case meet anything else.
             let packet_ns = role.packet_ns(1).unwrap();
-            assert_eq!(packet_ns.map(|ns| ns.is_some()), [caches, true, true, keeps], "{role:?}");
+            assert_eq!(packet_ns.map(|ns| ns.is_some()), [caches, true, writes, keeps], "{role:?}");
             assert!(packet_ns.iter().flatten().all(|ns| ns.median > 0.0));
             if let Some(TableBytes { empty_bytes, cache_bytes, record_bytes }) = role.tables() {
                 assert_eq!(cache_bytes > empty_bytes, caches);

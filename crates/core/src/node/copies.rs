@@ -3,7 +3,8 @@
 //! A key has up to one copy in each layer. A copy is *invalid*, and answers nothing, if it is new, or
 //! has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while all
 //! copies of its key are invalid; others that come meanwhile are applied with it. Once none is under
-//! way each copy is sent what is stored, and counts as valid.
+//! way each copy is sent what is stored, and counts as valid. That is what the last write has stored,
+//! if it succeeded; else it is read.
 //!
 //! What a copy was sent is repeated until it is acknowledged. An acknowledgement counts if it names
 //! what was sent last.
@@ -53,8 +54,9 @@ struct Copied {
     waiting: Vec<Write>,
     /// Writes that the engine has.
     under_way: usize,
-    /// How many writes the engine was given so far.
+    /// How many writes the engine was given so far, and the number of the last one.
     given: u64,
+    last_given: Seq,
 }
 
 impl Copied {
@@ -78,8 +80,7 @@ pub(super) struct Invalidation {
     pub(super) seq: Seq,
 }
 
-/// What is stored of a key is to be read and sent to its copies; a moment in which no write was
-/// under way.
+/// What is stored of a key is to be sent to its copies; a moment in which no write was under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refill {
     pub(super) hash: KeyHash,
@@ -168,32 +169,47 @@ impl Copies {
         if let Some(copied) = self.keys.get_mut(&header.key_hash) {
             copied.under_way += 1;
             copied.given += 1;
+            copied.last_given = header.seq;
         }
     }
 
-    /// It has stored that write, or not.
-    pub(super) fn ended(&mut self, header: &Header) {
-        let hash = header.key_hash;
-        let Some(copied) = self.keys.get_mut(&hash) else { return };
+    /// It is done with that write. `has_record`: it has stored it, and the caller has what. That is
+    /// what to fill copies with, if a refill comes back.
+    pub(super) fn ended(&mut self, header: &Header, has_record: bool) -> Option<Refill> {
+        let copied = self.keys.get_mut(&header.key_hash)?;
         copied.under_way = copied.under_way.saturating_sub(1);
-        self.refill(&hash);
-    }
-
-    /// Asks for what is stored, if a copy needs it and no write is under way: after the last one it
-    /// is asked for.
-    fn refill(&mut self, hash: &KeyHash) {
-        let Some(copied) = self.keys.get(hash) else { return };
-        if copied.copies.values().any(CopyState::needs_value)
-            && copied.under_way == 0
-            && copied.waiting.is_empty()
-        {
-            let (hash, key, given) = (*hash, copied.key.clone(), copied.given);
-            self.refills.push(Refill { hash, key, given });
+        // The engine executes writes in the order in which it is given them.
+        let is_stored = has_record && copied.last_given == header.seq;
+        let refill = self.needed(&header.key_hash)?;
+        if is_stored {
+            return Some(refill);
         }
+        self.refills.push(refill);
+        None
     }
 
-    /// What is stored has been read: the copies that are to be sent it. None, if a write has begun
-    /// since, or waits.
+    /// Asks for what is stored, if a copy needs it.
+    fn refill(&mut self, hash: &KeyHash) {
+        self.refills.extend(self.needed(hash));
+    }
+
+    /// What a key's copies need, if one does and no write is under way: after the last one they are
+    /// filled.
+    fn needed(&self, hash: &KeyHash) -> Option<Refill> {
+        let copied = self.keys.get(hash)?;
+        let is_needed = copied.copies.values().any(CopyState::needs_value)
+            && copied.under_way == 0
+            && copied.waiting.is_empty();
+        is_needed.then(|| Refill { hash: *hash, key: copied.key.clone(), given: copied.given })
+    }
+
+    /// Whether a key has copies.
+    pub(super) fn are_of(&self, hash: &KeyHash) -> bool {
+        self.keys.contains_key(hash)
+    }
+
+    /// What is stored is known: the copies that are to be sent it. None, if a write has begun since,
+    /// or waits.
     pub(super) fn refilled(&mut self, refill: &Refill, seq: Seq) -> Vec<CopyId> {
         let Some(copied) = self.keys.get_mut(&refill.hash) else { return Vec::new() };
         let is_quiet = copied.given == refill.given && copied.waiting.is_empty();
@@ -288,7 +304,7 @@ mod tests {
     /// The engine stores a write.
     fn run(copies: &mut Copies, write: &Write) {
         copies.begun(&write.request.header);
-        copies.ended(&write.request.header);
+        assert_eq!(copies.ended(&write.request.header, false), None);
     }
 
     /// Incarnations that are to be invalidated, and for which write.
@@ -332,9 +348,27 @@ mod tests {
         copies.begun(&first.request.header);
         copies.begun(&second.request.header);
         assert!(copies.refilled(&early, Seq(5)).is_empty(), "a write has begun since");
-        copies.ended(&first.request.header);
+        assert_eq!(copies.ended(&first.request.header, true), None);
         assert!(copies.next_refill().is_none());
-        copies.ended(&second.request.header);
+        assert_eq!(copies.ended(&second.request.header, false), None);
+        assert_eq!(fill(&mut copies, 7), [1]);
+    }
+
+    #[test]
+    fn what_the_last_write_has_stored_is_not_read() {
+        let mut copies = with(&[1]);
+        while copies.next_refill().is_some() {}
+        let (first, second) = (write(6), write(7));
+        copies.begun(&first.request.header);
+        let refill = copies.ended(&first.request.header, true).expect("the copy is empty");
+        assert!(copies.next_refill().is_none());
+        assert_eq!(copies.refilled(&refill, Seq(6)), [copy(1)]);
+        assert!(copies.admits(write(7)).is_none());
+        copies.invalidated(&HASH, copy(1), Seq(7));
+        copies.begun(&second.request.header);
+        copies.begun(&first.request.header);
+        assert_eq!(copies.ended(&second.request.header, true), None);
+        assert_eq!(copies.ended(&first.request.header, false), None, "it was older");
         assert_eq!(fill(&mut copies, 7), [1]);
     }
 

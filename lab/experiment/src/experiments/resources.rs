@@ -132,7 +132,7 @@ pub(crate) fn run(context: &Context) -> Finding {
                   a scheme lacks are left out when it is loaded. Keeper and owner load the same \
                   one. `hit` and `miss` are reads on their way to the nodes, `write` is of a \
                   cached key; a keeper passes all of them on, and `kept answer` is a write's \
-                  answer on its way back. DistCache isn't among them yet.",
+                  answer on its way back. A spine meets no write.",
         remarks: Vec::new(),
         csv: vec![("exp14", csv(&machine, &all))],
         figures: vec![figure(&machine, &all)],

@@ -14,7 +14,7 @@ use switchback_core::Now;
 use switchback_core::control::{Command, NodeCommand};
 use switchback_core::node::Shim;
 use switchback_core::storage::{EngineOp, Loaded, PutCondition};
-use switchback_wire::{Op, Packet};
+use switchback_wire::{Op, Packet, Scheme};
 
 /// A capped node whose requests have to wait checks its cap again after this time, the timeout of
 /// the rack's node thread.
@@ -35,7 +35,7 @@ pub(super) struct NodeSlot {
     /// When the cap lets the next request begin.
     admits_ns: u64,
     looks_again: bool,
-    /// Work other than operations of the engine: cache updates.
+    /// Work other than operations of the engine: what caches are told.
     debt_ns: u64,
     /// How long it was busy.
     pub(super) busy_ns: u64,
@@ -183,16 +183,8 @@ impl World {
                 self.timeline.done(flight);
                 break;
             };
-            if self.setup.scheme.refreshes()
-                && let Some(value_bytes) = cache_update_bytes(&flight.packet)
-            {
-                let profile = &self.setup.profile;
-                // It sends a value, as an answer to a read does.
-                slot.debt_ns += Profile::of_bytes(
-                    profile.cache_update_ns,
-                    profile.node_read_byte_ns,
-                    value_bytes,
-                );
+            if self.setup.scheme.refreshes() {
+                slot.debt_ns += told_ns(&self.setup.profile, self.setup.scheme, &flight.packet);
             }
             flight.from = Part::Node(node).address();
             flight.to = switch_of(&to);
@@ -218,8 +210,14 @@ fn is_request(packet: &Packet) -> bool {
     )
 }
 
-/// The length of the value, if it is a cache update.
-fn cache_update_bytes(packet: &Packet) -> Option<usize> {
-    let parts = packet.parse().ok()?;
-    (parts.header.op == Op::CacheUpdate).then_some(parts.value.len())
+/// What it takes to tell a cache something, if the packet does.
+fn told_ns(profile: &Profile, scheme: Scheme, packet: &Packet) -> u64 {
+    let Ok(parts) = packet.parse() else { return 0 };
+    let message_ns = match (parts.header.op, scheme.has_copies()) {
+        (Op::Invalidate | Op::CacheUpdate, true) => profile.copy_message_ns,
+        (Op::CacheUpdate, false) => profile.cache_update_ns,
+        _ => return 0,
+    };
+    // It sends a value, as an answer to a read does.
+    Profile::of_bytes(message_ns, profile.node_read_byte_ns, parts.value.len())
 }

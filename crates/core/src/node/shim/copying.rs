@@ -48,7 +48,8 @@ impl Shim {
         }
     }
 
-    /// Sends what copies are to be told, and reads what they are to be filled with.
+    /// Sends what copies are to be told, and reads what they are to be filled with where that isn't
+    /// known.
     pub(super) fn tell_copies(&mut self) {
         while let Some(Invalidation { copy, hash, key, seq }) = self.copies.next_invalidation() {
             let header = Header { key_hash: hash, seq, ..Header::new(Op::Invalidate) };
@@ -60,7 +61,7 @@ impl Shim {
         }
     }
 
-    /// What is stored has been read for the copies of its key.
+    /// What is stored is known: the copies of its key are sent it.
     pub(super) fn fill_copies(&mut self, refill: &Refill, record: &Record) {
         // What fits no packet fits no slot: its copies stay invalid.
         if is_large(record.value.len(), refill.key.len()) {

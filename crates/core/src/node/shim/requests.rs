@@ -3,6 +3,7 @@
 use super::deferred::HotKey;
 use super::{Served, Shim};
 use crate::control::{BATCH_MAX, NodeReport, Offer};
+use crate::node::copies::Refill;
 use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record, Source};
@@ -187,7 +188,8 @@ impl Shim {
         let put = self.decider.run(&header, value);
         let refreshes = self.served(&hash).is_some_and(Served::refreshes);
         let is_cached = refreshes && (header.has(flags::CACHED) || self.decider.is_offered(&hash));
-        let update = is_cached.then(|| put.record.value.clone());
+        let is_copied = self.copies.are_of(&hash) && !header.has(flags::LARGE);
+        let update = (is_cached || is_copied).then(|| put.record.value.clone());
         let again = put
             .may_be_older
             .then(|| if header.has(flags::LARGE) { Vec::new() } else { put.record.value.clone() });
@@ -217,10 +219,11 @@ impl Shim {
     ) {
         let header = request.header;
         self.decider.decided(&header);
-        self.copies.ended(&header);
+        let is_stored = matches!(result, Ok(EngineReply::Put(Ok(()))));
+        let refill = self.copies.ended(&header, is_stored && update.is_some());
         self.tell_copies();
         match result {
-            Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update),
+            Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update, refill),
             Ok(EngineReply::Put(Err(stored))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
                 let verdict =
@@ -237,7 +240,13 @@ impl Shim {
         }
     }
 
-    fn applied(&mut self, now: Now, request: &Request, update: Option<Vec<u8>>) {
+    fn applied(
+        &mut self,
+        now: Now,
+        request: &Request,
+        update: Option<Vec<u8>>,
+        refill: Option<Refill>,
+    ) {
         let header = request.header;
         self.statistics.applied += 1;
         self.decider.ran(&header);
@@ -252,7 +261,13 @@ impl Shim {
                 value,
                 since: None,
             };
-            self.update_cache(header.key_hash, &request.key, &record);
+            match refill {
+                Some(refill) => self.fill_copies(&refill, &record),
+                None if self.served(&header.key_hash).is_some_and(Served::refreshes) => {
+                    self.update_cache(header.key_hash, &request.key, &record);
+                }
+                None => {}
+            }
         }
         if header.has(flags::HOT) && header.op == Op::Write {
             let value_bytes = if header.has(flags::LARGE) {
@@ -369,7 +384,7 @@ impl Shim {
         match self.replica.take(id) {
             Some(Pending::Put { request, .. }) => {
                 self.decider.decided(&request.header);
-                self.copies.ended(&request.header);
+                self.copies.ended(&request.header, false);
             }
             Some(Pending::LookUp(write)) => self.decider.nothing_came(&write.request.header),
             _ => {}
