@@ -229,10 +229,12 @@ impl Programs {
             self.host().budget.check()?;
             match command.answered {
                 Some(answer) => reply.extend_from_slice(answer),
-                None if command.verb.is_script() => match Call::new(self, command.args) {
-                    Ok(call) => self.run_script(&call, reply, resp3)?,
-                    Err(failure) => crate::resp::write::error(reply, &failure.text()),
-                },
+                None if command.verb.is_script() => {
+                    match Call::new(self, command.verb, command.args) {
+                        Ok(call) => self.run_script(&call, reply, resp3)?,
+                        Err(failure) => crate::resp::write::error(reply, &failure.text()),
+                    }
+                }
                 None => self.host().copies.execute(command.args, reply, resp3),
             }
             if reply.len() > self.reply_bytes_max {

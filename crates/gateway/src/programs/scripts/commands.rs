@@ -18,6 +18,8 @@ use std::sync::Arc;
 const SEVERAL: &str = "ERR a script of several keys, which no write spans, is refused; with transactions = \"batch\" in \
      [gateway] its writes are executed one after the other, without isolation";
 
+/// The place of the first key among the arguments.
+const FIRST_KEY: usize = 3;
 /// Keys of a script.
 const KEYS_MAX: usize = 1000;
 
@@ -43,15 +45,18 @@ impl Call {
     }
 
     /// Of an EVAL or one like it, whose script is known by then.
-    pub(crate) fn new(programs: &mut Programs, args: Args<'_>) -> Result<Call, Failure> {
-        let verb = Verb::from_name(args.get(0)).unwrap_or(Verb::Eval);
+    pub(crate) fn new(
+        programs: &mut Programs,
+        verb: Verb,
+        args: Args<'_>,
+    ) -> Result<Call, Failure> {
         let keys = verb.count_keys(args)?;
         let by_name = matches!(verb, Verb::EvalSha | Verb::EvalShaRo);
         let script = match by_name {
             true => programs.named(sha_named(args.get(1)).ok_or(Failure::NoScript)?)?,
             false => programs.of_text(args.get(1))?,
         };
-        let mut words = args.from(3);
+        let mut words = args.from(FIRST_KEY);
         let (keys, arguments) = (words.by_ref().take(keys).collect(), words.collect());
         let read_only = script.is_read_only || matches!(verb, Verb::EvalRo | Verb::EvalShaRo);
         Ok(Call { script, read_only, keys, arguments })
@@ -98,13 +103,14 @@ fn start(
     verb: Verb,
     args: Args<'_>,
 ) -> Result<(), Failure> {
-    let call = Call::new(&mut running.programs, args)?;
+    let call = Call::new(&mut running.programs, verb, args)?;
     if let Some(why) = &running.outbox.spool_failure
         && !call.read_only
     {
         return Err(Failure::Spool(why.clone()));
     }
-    let mut keys = verb.keys(args).map(|at| args.get(at));
+    let all_keys = (FIRST_KEY..FIRST_KEY + call.keys.count()).map(|at| args.get(at));
+    let mut keys = all_keys.clone();
     if !keys.clone().all(is_key) {
         return Err(Failure::KeyLength);
     }
@@ -120,7 +126,7 @@ fn start(
     let mut program = Program::script(call, connection.resp3);
     match first {
         Some(_) if several => running.start_batch(link, id, verb, Kind::Script, |batch| {
-            batch.fill_script(program, verb.keys(args).map(|at| args.get(at)));
+            batch.fill_script(program, all_keys);
         }),
         Some(key) => running.start_program(link, id, verb, key, program),
         None => {

@@ -126,8 +126,7 @@ impl Engine {
         resp3: bool,
     ) -> Result<(), Failure> {
         lock(&self.host).begin(call.read_only);
-        self.collect_garbage();
-        let limit = self.lua.used_memory() + call.lua_bytes() + (SCRIPT_MB_MAX << 20);
+        let limit = self.collect_garbage() + call.lua_bytes() + (SCRIPT_MB_MAX << 20);
         let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
         let result = self.caller.run(&call.script.function, call);
         let _ = self.lua.set_memory_limit(0);
@@ -152,11 +151,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Collects what scripts have left, if that is much.
-    fn collect_garbage(&mut self) {
-        if self.lua.used_memory() > self.floor_bytes + GARBAGE_BYTES_MAX {
-            self.collect_all();
+    /// Collects what scripts have left, if that is much; the memory that is taken then.
+    fn collect_garbage(&mut self) -> usize {
+        let used_bytes = self.lua.used_memory();
+        if used_bytes <= self.floor_bytes + GARBAGE_BYTES_MAX {
+            return used_bytes;
         }
+        self.collect_all();
+        self.floor_bytes
     }
 
     fn collect_all(&mut self) {
