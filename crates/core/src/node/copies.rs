@@ -57,6 +57,9 @@ struct Copied {
     /// How many writes the engine was given so far, and the number of the last one.
     given: u64,
     last_given: Seq,
+    /// What is stored is being read. Else what is asked for again and again, while the engine is
+    /// slow, would be more than it can do.
+    is_read: bool,
 }
 
 impl Copied {
@@ -184,13 +187,25 @@ impl Copies {
         if is_stored {
             return Some(refill);
         }
-        self.refills.push(refill);
+        self.refill(&header.key_hash);
         None
     }
 
-    /// Asks for what is stored, if a copy needs it.
+    /// Asks for what is stored, if a copy needs it and it isn't being read already.
     fn refill(&mut self, hash: &KeyHash) {
-        self.refills.extend(self.needed(hash));
+        let Some(refill) = self.needed(hash) else { return };
+        let copied = self.keys.get_mut(hash).filter(|copied| !copied.is_read);
+        if let Some(copied) = copied {
+            copied.is_read = true;
+            self.refills.push(refill);
+        }
+    }
+
+    /// What is stored has been read, or could not be.
+    pub(super) fn was_read(&mut self, hash: &KeyHash) {
+        if let Some(copied) = self.keys.get_mut(hash) {
+            copied.is_read = false;
+        }
     }
 
     /// What a key's copies need, if one does and no write is under way: after the last one they are
@@ -214,6 +229,7 @@ impl Copies {
         let Some(copied) = self.keys.get_mut(&refill.hash) else { return Vec::new() };
         let is_quiet = copied.given == refill.given && copied.waiting.is_empty();
         if !is_quiet && self.mechanisms.fill_when_quiet() {
+            self.refill(&refill.hash);
             return Vec::new();
         }
         let is_valid = self.mechanisms.sent_is_valid();
@@ -298,6 +314,7 @@ mod tests {
     /// What is stored is read, and sent to whichever copies need it.
     fn fill(copies: &mut Copies, seq: u64) -> Vec<EntryId> {
         let refill = std::iter::from_fn(|| copies.next_refill()).last().unwrap();
+        copies.was_read(&HASH);
         copies.refilled(&refill, Seq(seq)).into_iter().map(|copy| copy.entry).collect()
     }
 
@@ -347,6 +364,7 @@ mod tests {
         let (first, second) = (write(6), write(7));
         copies.begun(&first.request.header);
         copies.begun(&second.request.header);
+        copies.was_read(&HASH);
         assert!(copies.refilled(&early, Seq(5)).is_empty(), "a write has begun since");
         assert_eq!(copies.ended(&first.request.header, true), None);
         assert!(copies.next_refill().is_none());
@@ -355,12 +373,29 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stored_is_read_once_at_a_time() {
+        let mut copies = with(&[1]);
+        let refill = copies.next_refill().unwrap();
+        copies.repeat();
+        assert!(copies.next_refill().is_none(), "it is being read");
+        run(&mut copies, &write(6));
+        assert!(copies.next_refill().is_none());
+        copies.was_read(&HASH);
+        assert!(copies.refilled(&refill, Seq(5)).is_empty(), "that was before the write");
+        assert_eq!(fill(&mut copies, 6), [1]);
+        copies.repeat();
+        assert_eq!(fill(&mut copies, 6), [1], "it may not have come");
+    }
+
+    #[test]
     fn what_the_last_write_has_stored_is_not_read() {
         let mut copies = with(&[1]);
-        while copies.next_refill().is_some() {}
+        fill(&mut copies, 5);
         let (first, second) = (write(6), write(7));
+        copies.admits(write(6));
+        copies.invalidated(&HASH, copy(1), Seq(6));
         copies.begun(&first.request.header);
-        let refill = copies.ended(&first.request.header, true).expect("the copy is empty");
+        let refill = copies.ended(&first.request.header, true).expect("the copy is invalid");
         assert!(copies.next_refill().is_none());
         assert_eq!(copies.refilled(&refill, Seq(6)), [copy(1)]);
         assert!(copies.admits(write(7)).is_none());

@@ -365,9 +365,13 @@ impl Shim {
             (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
                 self.update_cache(hash, &key, &record.unwrap_or_default());
             }
-            (Pending::Refill(refill), Ok(EngineReply::Got(record))) => {
-                let absent = Record { tombstone: true, ..Record::default() };
-                self.fill_copies(&refill, &record.unwrap_or(absent));
+            (Pending::Refill(refill), result) => {
+                self.copies.was_read(&refill.hash);
+                if let Ok(EngineReply::Got(record)) = result {
+                    let absent = Record { tombstone: true, ..Record::default() };
+                    self.fill_copies(&refill, &record.unwrap_or(absent));
+                }
+                self.tell_copies();
             }
             // A read that failed is not answered: damaged bytes are never served, and the client
             // tells its user.

@@ -387,6 +387,7 @@ impl Shim {
                 self.copies.ended(&request.header, false);
             }
             Some(Pending::LookUp(write)) => self.decider.nothing_came(&write.request.header),
+            Some(Pending::Refill(refill)) => self.copies.was_read(&refill.hash),
             _ => {}
         }
     }
