@@ -57,9 +57,9 @@ struct Copied {
     /// How many writes the engine was given so far, and the number of the last one.
     given: u64,
     last_given: Seq,
-    /// What is stored is being read. Else what is asked for again and again, while the engine is
-    /// slow, would be more than it can do.
-    is_read: bool,
+    /// What is stored is being read. It is read once at a time, so that repetitions don't add reads
+    /// to an engine that is slow.
+    is_reading: bool,
 }
 
 impl Copied {
@@ -176,8 +176,8 @@ impl Copies {
         }
     }
 
-    /// It is done with that write. `has_record`: it has stored it, and the caller has what. That is
-    /// what to fill copies with, if a refill comes back.
+    /// The engine is done with that write. `has_record`: it has stored it, and the caller has its
+    /// record. If a refill comes back, that record is what the copies are to be filled with.
     pub(super) fn ended(&mut self, header: &Header, has_record: bool) -> Option<Refill> {
         let copied = self.keys.get_mut(&header.key_hash)?;
         copied.under_way = copied.under_way.saturating_sub(1);
@@ -194,9 +194,9 @@ impl Copies {
     /// Asks for what is stored, if a copy needs it and it isn't being read already.
     fn refill(&mut self, hash: &KeyHash) {
         let Some(refill) = self.needed(hash) else { return };
-        let copied = self.keys.get_mut(hash).filter(|copied| !copied.is_read);
+        let copied = self.keys.get_mut(hash).filter(|copied| !copied.is_reading);
         if let Some(copied) = copied {
-            copied.is_read = true;
+            copied.is_reading = true;
             self.refills.push(refill);
         }
     }
@@ -204,7 +204,7 @@ impl Copies {
     /// What is stored has been read, or could not be.
     pub(super) fn was_read(&mut self, hash: &KeyHash) {
         if let Some(copied) = self.keys.get_mut(hash) {
-            copied.is_read = false;
+            copied.is_reading = false;
         }
     }
 

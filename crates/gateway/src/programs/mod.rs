@@ -109,7 +109,7 @@ impl Programs {
     /// It isn't known, or there is no memory to compile it.
     pub(crate) fn named(&mut self, name: Sha) -> Result<Arc<Compiled>, Failure> {
         let Programs { engine, host, sources, .. } = self;
-        let engine = made(engine, host)?;
+        let engine = engine_of(engine, host)?;
         if let Some(compiled) = engine.named(&name, sources) {
             return Ok(compiled);
         }
@@ -124,7 +124,7 @@ impl Programs {
     /// It is no script.
     pub(crate) fn of_text(&mut self, text: &[u8]) -> Result<Arc<Compiled>, Failure> {
         let Programs { engine, host, sources, .. } = self;
-        let engine = made(engine, host)?;
+        let engine = engine_of(engine, host)?;
         if let Some(compiled) = engine.of_text(text, sources) {
             return Ok(compiled);
         }
@@ -246,7 +246,7 @@ impl Programs {
 }
 
 /// A worker's engine, made when the first script comes.
-fn made<'a>(
+fn engine_of<'a>(
     engine: &'a mut Option<Engine>,
     host: &Arc<Mutex<Host>>,
 ) -> Result<&'a mut Engine, Failure> {

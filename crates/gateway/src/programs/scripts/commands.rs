@@ -147,7 +147,7 @@ pub(crate) fn script(running: &mut Running, shared: &Shared, id: ConnectionId, a
     match (&sub[..], args.len()) {
         (b"load", 3) => match running.programs.of_text(args.get(2)) {
             Ok(script) => {
-                // It may have been forgotten there, since others were loaded.
+                // This worker may know a script that all have forgotten since, as the oldest.
                 shared.scripts.insert(script.sha, &Arc::from(args.get(2)));
                 put(running, &|out| write::bulk(out, &script.sha));
             }

@@ -1,6 +1,6 @@
 //! A Lua state with what scripts see in it.
 
-use super::host::{self, Checked, Host, STRING_BYTES_MAX};
+use super::host::{self, Checked, Host, STRING_BYTES_MAX, guarded, lock};
 use super::known::Known;
 use super::raw::{self, Caller};
 use super::replies::Form;
@@ -12,8 +12,7 @@ use crate::resp::write;
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
 use std::ffi::c_int;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
@@ -49,10 +48,6 @@ pub(crate) struct Engine {
     /// Memory that was taken after garbage was last collected.
     floor_bytes: usize,
     host: Arc<Mutex<Host>>,
-}
-
-pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
-    host.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {
@@ -276,7 +271,7 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     Ok(given)
 }
 
-/// A function of a library. A script that meets a mistake of ours in it has no effect.
+/// A function of a library.
 fn library(
     lua: &Lua,
     host: &Arc<Mutex<Host>>,
@@ -284,12 +279,9 @@ fn library(
 ) -> mlua::Result<Function> {
     let host = Arc::clone(host);
     lua.create_function(move |lua, values: MultiValue| {
-        match catch_unwind(AssertUnwindSafe(|| called(lua, &values))) {
-            Ok(checked) => host::results(lua, checked),
-            Err(_) => {
-                lock(&host).failure = Some(Failure::Static("ERR internal error in a script"));
-                Err(mlua::Error::runtime("internal error"))
-            }
+        match guarded(&host, || called(lua, &values)) {
+            Some(checked) => host::results(lua, checked),
+            None => Err(mlua::Error::runtime("internal error")),
         }
     })
 }

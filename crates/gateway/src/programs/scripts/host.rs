@@ -10,7 +10,8 @@ use crate::resp::{Args, Range, write};
 use crate::shared::Shared;
 use crate::statistics::GatewayStatistics;
 use mlua::{Lua, MultiValue, Value};
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use switchback_wire::VALUE_BYTES_MAX;
 
 /// A string that scripts make of others.
@@ -18,6 +19,19 @@ pub(super) const STRING_BYTES_MAX: usize = 1 << 20;
 
 /// A result, or what is wrong.
 pub(super) type Checked<T> = Result<T, String>;
+
+/// Runs code of ours for a script; `None`: it has panicked, and the script ends without effect.
+pub(super) fn guarded<T>(host: &Mutex<Host>, run: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(run));
+    if result.is_err() {
+        lock(host).failure = Some(Failure::Static("ERR internal error in a script"));
+    }
+    result.ok()
+}
+
+pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
+    host.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A word of a command, as a script gives it.
 pub(super) enum Word<'a> {

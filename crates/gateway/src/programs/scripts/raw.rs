@@ -5,14 +5,11 @@
 //! what needs no drop at the places where Lua may raise one.
 
 use super::Call;
-use super::engine::lock;
-use super::host::{Host, Word};
+use super::host::{Host, Word, guarded, lock};
 use super::replies::Line;
 use super::words::Words;
-use crate::failure::Failure;
 use mlua::{Function, LightUserData, Lua, Table, Value, ffi};
 use std::ffi::{CStr, c_int, c_void};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
@@ -129,10 +126,7 @@ unsafe fn executed(state: *mut ffi::lua_State, host: &Mutex<Host>) -> Option<*co
         host.may_go_on().then(|| ptr::from_ref(host.call(words)))
     };
     // Nothing may unwind through Lua's own functions.
-    catch_unwind(AssertUnwindSafe(execute)).unwrap_or_else(|_| {
-        lock(host).failure = Some(Failure::Static("ERR internal error in a script"));
-        None
-    })
+    guarded(host, execute)?
 }
 
 /// The words on the stack. Each of them can be used as long as it is there.
