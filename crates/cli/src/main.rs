@@ -18,6 +18,10 @@ const _: () = assert!(
     "this program has no switch that turns a mechanism off: build it by itself, as scripts/build.sh does"
 );
 
+// See docs/understand/dependencies.md: scripts make and drop small objects. RocksDB keeps the C library's.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const EXAMPLES: &str = "\
 Examples:
   See it: a rack under load, and a key that kills its switch:

@@ -17,8 +17,11 @@ use std::sync::{Arc, Mutex};
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// Memory that one script may take beyond what was taken before, and what it is given.
+/// Memory that one script may take beyond what was taken before, and what it is given; or as much
+/// more as there might have been garbage.
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
+/// What scripts of a common size are given.
+const GIVEN_BYTES: usize = 64 << 10;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
 /// While a script runs, Lua collects garbage when its memory has grown to this share of what was left
@@ -34,6 +37,7 @@ const SORTED_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) sha: Sha,
+    pub(super) text: Arc<[u8]>,
     function: Function,
     pub(crate) is_read_only: bool,
 }
@@ -94,18 +98,20 @@ impl Engine {
         let (is_read_only, body) = shebang(&text)?;
         // The hook may fire here, too, where the time of the script before could be over.
         let budget = std::mem::take(&mut lock(&self.host).budget);
+        self.limit_memory(0);
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
             self.compile.call::<(Option<Function>, Option<mlua::LuaString>)>(body)
         })();
+        self.limit_memory(self.common_limit());
         lock(&self.host).budget = budget;
         let (function, error) = compiled.map_err(|error| format!("ERR {error}"))?;
         let Some(function) = function else {
             let error = error.map_or(String::new(), |error| error.to_string_lossy());
             return Err(format!("ERR Error compiling script (new function): {error}"));
         };
-        let compiled = Arc::new(Compiled { sha, function, is_read_only });
-        self.known.insert(text, &compiled);
+        let compiled = Arc::new(Compiled { sha, text, function, is_read_only });
+        self.known.insert(&compiled);
         Ok(compiled)
     }
 
@@ -121,16 +127,23 @@ impl Engine {
         resp3: bool,
     ) -> Result<(), Failure> {
         lock(&self.host).begin(call.read_only);
-        let limit = self.collect_garbage() + call.lua_bytes() + (SCRIPT_MB_MAX << 20);
-        let _ = self.lua.set_memory_limit(limit); // it can't fail: the allocator is mlua's
+        let used_bytes = self.collect_garbage();
+        let given_bytes = call.lua_bytes();
+        if given_bytes > GIVEN_BYTES {
+            self.limit_memory(used_bytes + given_bytes + (SCRIPT_MB_MAX << 20));
+        }
         let result = self.caller.run(&call.script.function, call);
-        let _ = self.lua.set_memory_limit(0);
+        if given_bytes > GIVEN_BYTES {
+            self.limit_memory(self.common_limit());
+        }
         let script_resp3 = {
             let mut host = lock(&self.host);
             if let Some(failure) = host.failure.take() {
                 drop(host);
-                watch(&self.lua, &self.host, INSTRUCTIONS)
-                    .map_err(|error| Failure::Text(format!("ERR {error}")))?;
+                self.limit_memory(0);
+                let watched = watch(&self.lua, &self.host, INSTRUCTIONS);
+                self.limit_memory(self.common_limit());
+                watched.map_err(|error| Failure::Text(format!("ERR {error}")))?;
                 return Err(failure);
             }
             host.resp3
@@ -162,6 +175,18 @@ impl Engine {
         let percent = 100 + 100 * GARBAGE_BYTES_MAX / self.floor_bytes.max(1);
         let pause = (percent as c_int).min(GARBAGE_PERCENT_MAX);
         self.lua.gc_set_mode(GcMode::Incremental(GcIncParams::default().pause(pause)));
+        self.limit_memory(self.common_limit());
+    }
+
+    /// What Lua may take while a script of a common size runs, whatever garbage there is when it
+    /// begins.
+    fn common_limit(&self) -> usize {
+        self.floor_bytes + GARBAGE_BYTES_MAX + GIVEN_BYTES + (SCRIPT_MB_MAX << 20)
+    }
+
+    /// Limits what Lua takes in all; 0: not at all.
+    fn limit_memory(&self, bytes: usize) {
+        let _ = self.lua.set_memory_limit(bytes); // it can't fail: the allocator is mlua's
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) struct Known {
     by_name: HashMap<Sha, Arc<Compiled>>,
     /// To look a text up takes less time than its SHA-1.
     by_text: HashMap<Arc<[u8]>, Arc<Compiled>>,
+    /// The one that was asked for last, which is often asked for next.
+    last: Option<Arc<Compiled>>,
     text_bytes: usize,
     /// Those of [`Sources`] when these were begun.
     flushes: u64,
@@ -19,16 +21,23 @@ pub(super) struct Known {
 impl Known {
     pub(super) fn named(&mut self, sha: &Sha, sources: &Sources) -> Option<Arc<Compiled>> {
         self.forget_flushed(sources);
-        self.by_name.get(sha).cloned()
+        if self.last.as_ref().is_none_or(|last| last.sha != *sha) {
+            self.last = Some(Arc::clone(self.by_name.get(sha)?));
+        }
+        self.last.clone()
     }
 
     pub(super) fn of_text(&mut self, text: &[u8], sources: &Sources) -> Option<Arc<Compiled>> {
         self.forget_flushed(sources);
-        self.by_text.get(text).cloned()
+        if self.last.as_ref().is_none_or(|last| *last.text != *text) {
+            self.last = Some(Arc::clone(self.by_text.get(text)?));
+        }
+        self.last.clone()
     }
 
     /// Adds one, if it isn't too long; all others go if there are too many.
-    pub(super) fn insert(&mut self, text: Arc<[u8]>, compiled: &Arc<Compiled>) {
+    pub(super) fn insert(&mut self, compiled: &Arc<Compiled>) {
+        let text = &compiled.text;
         if text.len() > KEPT_BYTES_MAX {
             return;
         }
@@ -37,7 +46,7 @@ impl Known {
         }
         self.text_bytes += text.len();
         self.by_name.insert(compiled.sha, Arc::clone(compiled));
-        self.by_text.insert(text, Arc::clone(compiled));
+        self.by_text.insert(Arc::clone(text), Arc::clone(compiled));
     }
 
     fn forget_flushed(&mut self, sources: &Sources) {
@@ -50,6 +59,7 @@ impl Known {
     fn forget(&mut self) {
         self.by_name.clear();
         self.by_text.clear();
+        self.last = None;
         self.text_bytes = 0;
     }
 }
