@@ -11,8 +11,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
+use switchback_core::topology::CHAINS_MAX;
 use switchback_terminal::scheme_parser;
-use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
+use switchback_wire::{CACHED_VALUE_BYTES_MAX, LAYERS_MAX, Scheme};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,6 +25,8 @@ Examples:
       switchback bench --workload mix:100 --node-capacity 5000 --change hot-in --change-every 5 --seconds 20
   A production cache of Twitter's, as far as it is published:
       switchback bench --workload twitter:51 --node-capacity 5000 --preload
+  DistReach beside DistCache, two chains of two switches:
+      switchback bench --layers 2 --chains 2 --node-capacity 5000 --preload
   A running gateway beside redis-server with the same durability:
       switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
 
@@ -65,9 +68,18 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
-    /// Schemes to run, in turn.
-    #[arg(long, value_parser = scheme_parser(), value_delimiter = ',', default_values_t = Scheme::OF_ONE_LAYER)]
-    pub(crate) schemes: Vec<Scheme>,
+    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach, or with --layers
+    /// nocache,distcache,distreach, as far as they have as many].
+    #[arg(long, value_name = "SCHEMES", value_parser = scheme_parser(), value_delimiter = ',')]
+    pub(crate) schemes: Option<Vec<Scheme>>,
+
+    /// Switches that a request passes, one of each layer; for schemes that have layers.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX)))]
+    pub(crate) layers: u8,
+
+    /// Chains of switches, among which the keys are divided. Each has a cache.
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX)))]
+    pub(crate) chains: u16,
 
     /// Zipf exponent of the keys' popularity; 0 is uniform [default: 0.99, or as published].
     #[arg(long, value_name = "THETA", value_parser = parse_theta)]
@@ -96,7 +108,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "OPS", value_parser = parse_ops)]
     pub(crate) node_capacity: Option<f64>,
 
-    /// Records that the cache holds.
+    /// Records that the cache holds, of each chain of switches.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) cache_records: u32,
 
@@ -182,6 +194,24 @@ pub(crate) struct Shape {
 }
 
 impl LoadArgs {
+    /// The schemes to run.
+    ///
+    /// # Errors
+    /// None, and one that has fewer layers than are asked for.
+    pub(crate) fn schemes(&self) -> anyhow::Result<Vec<Scheme>> {
+        let has_layers = |scheme: &Scheme| scheme.layers_max() >= self.layers;
+        let schemes = match (&self.schemes, self.layers) {
+            (Some(schemes), _) => schemes.clone(),
+            (None, 1) => Scheme::OF_ONE_LAYER.to_vec(),
+            (None, _) => Scheme::OF_LAYERS.into_iter().filter(has_layers).collect(),
+        };
+        anyhow::ensure!(!schemes.is_empty(), "no scheme to run");
+        if let Some(scheme) = schemes.iter().find(|scheme| !has_layers(scheme)) {
+            anyhow::bail!("--layers {}: {scheme} has at most {}", self.layers, scheme.layers_max());
+        }
+        Ok(schemes)
+    }
+
     /// The shape as given, else as published for the workload, else the default; and notes about
     /// it.
     pub(crate) fn shape(&self) -> anyhow::Result<(Shape, Vec<String>)> {
@@ -398,18 +428,23 @@ mod tests {
         Cli::command().debug_assert();
         let args = parse("").unwrap().load;
         assert_eq!(
-            (args.schemes.as_slice(), args.workload, args.rate),
+            (args.schemes().unwrap().as_slice(), args.workload, args.rate),
             (&Scheme::OF_ONE_LAYER[..], Workload::A, None)
         );
         let args =
             parse("--schemes farreach,nocache --workload mix:30 --rate 70% --node-capacity 5,000")
                 .unwrap()
                 .load;
-        assert_eq!(args.schemes, [Scheme::FarReach, Scheme::NoCache]);
+        assert_eq!(args.schemes().unwrap(), [Scheme::FarReach, Scheme::NoCache]);
         assert_eq!((args.rate, args.node_capacity), (Some(Rate::OfLimit(0.7)), Some(5000.0)));
         let args =
             parse("--warmup 0 --snapshot-period 0 --change hot-in --change-every 5").unwrap().load;
         assert_eq!((args.warmup, args.snapshot_period, args.change_every), (0.0, 0.0, 5.0));
+        let schemes = |line: &str| parse(line).unwrap().load.schemes();
+        assert_eq!(schemes("--layers 2 --chains 2").unwrap(), Scheme::OF_LAYERS);
+        assert_eq!(schemes("--layers 3").unwrap(), [Scheme::NoCache, Scheme::DistReach]);
+        let error = schemes("--layers 2 --schemes nocache,farreach").unwrap_err().to_string();
+        assert_eq!(error, "--layers 2: farreach has at most 1");
         let outstanding = |line: &str| parse(line).unwrap().load.outstanding;
         assert_eq!(outstanding(""), Outstanding::Each(256));
         assert_eq!(outstanding("--outstanding best"), Outstanding::Best);

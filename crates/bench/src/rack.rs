@@ -28,7 +28,11 @@ pub enum Links {
 pub struct RackOptions {
     /// Storage nodes.
     pub nodes: u16,
-    /// Records that the cache holds at most.
+    /// Switches of each chain.
+    pub layers: u8,
+    /// Chains of switches.
+    pub chains: u16,
+    /// Records that the cache of a chain holds at most.
     pub cache_records: u32,
     /// Requests a second that each node serves at most (reads and writes alike, a token bucket with
     /// a negligible burst); `None`: no cap.

@@ -3,7 +3,7 @@
 use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Outstanding, Rate, Shape};
 use crate::generator::{Crash, LADDER, Learned, Measured, Plan, measure};
 use crate::limit::{Limit, Placement, Policy};
-use crate::rack::{BenchRack, RackFactory, RackOptions};
+use crate::rack::{BenchRack, Links, RackFactory, RackOptions};
 use crate::report::{
     Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say,
     summarize, text_of_run, text_of_summary,
@@ -29,10 +29,15 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
         args.outstanding != Outstanding::Best || args.rate.is_none(),
         "--outstanding best is for a closed loop: with --rate nothing waits for a free place"
     );
-    anyhow::ensure!(!args.schemes.is_empty(), "no scheme to run");
+    let schemes = args.schemes()?;
+    anyhow::ensure!(
+        args.links != Links::Processes || usize::from(args.layers) * usize::from(args.chains) == 1,
+        "--links processes runs one switch; with --layers and --chains links are memory or udp"
+    );
     let (shape, notes) = args.shape()?;
     args.json.as_deref().map(check_writable).transpose()?;
     let settled = LoadArgs {
+        schemes: Some(schemes.clone()),
         zipf: Some(shape.zipf),
         key_bytes: Some(shape.key_bytes),
         value_bytes: Some(shape.value_bytes.clone()),
@@ -50,7 +55,7 @@ pub(crate) fn run(args: &LoadArgs, racks: &mut dyn RackFactory) -> anyhow::Resul
     };
     say(&format!("{}\n", describe(args, &shape, &report.notes, &report.machine)))?;
     for repetition in 1..=args.repeat {
-        for &scheme in &args.schemes {
+        for &scheme in &schemes {
             let run = run_once(args, &shape, scheme, repetition, racks, None);
             let (run, _) = run.with_context(|| format!("scheme {scheme}"))?;
             let headline = headline(&run, args.repeat);
@@ -97,6 +102,8 @@ fn spec(args: &LoadArgs, shape: &Shape) -> WorkloadSpec {
 fn options(args: &LoadArgs, shape: &Shape) -> RackOptions {
     RackOptions {
         nodes: args.nodes,
+        layers: args.layers,
+        chains: args.chains,
         cache_records: args.cache_records,
         node_capacity_ops: args.node_capacity,
         links: args.links,
@@ -149,8 +156,7 @@ fn run_on(
         .context("cannot store the records")?;
     if args.preload && scheme.caches() {
         bar.say("filling the cache");
-        let hottest: Vec<_> =
-            spec.hottest(args.cache_records.into()).map(|index| keys.key(index)).collect();
+        let hottest = hottest(args, &spec, keys, rack);
         let wanted = hottest.len();
         let cached = rack.preload_cache(hottest).context("cannot fill the cache")?;
         if cached < wanted {
@@ -184,6 +190,25 @@ fn run_on(
         objections,
     };
     Ok(Run::new(context, measured, limits))
+}
+
+/// The hottest keys of each chain of switches, as many as its cache holds, hottest first.
+fn hottest(
+    args: &LoadArgs,
+    spec: &WorkloadSpec,
+    keys: KeySpace,
+    rack: &dyn BenchRack,
+) -> Vec<Vec<u8>> {
+    let (map, hash_key) = (rack.map(), rack.hash_key());
+    let mut room = vec![args.cache_records; usize::from(args.chains)];
+    let wanted = room.len() * args.cache_records as usize;
+    let has_room = |key: &Vec<u8>| {
+        let left = &mut room[usize::from(map.of(hash_key.hash(key)).chain)];
+        let has_room = *left > 0;
+        *left -= u32::from(has_room);
+        has_room
+    };
+    spec.hottest(u64::MAX).map(|index| keys.key(index)).filter(has_room).take(wanted).collect()
 }
 
 fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {

@@ -62,7 +62,9 @@ pub struct Outcome {
 pub fn run(order: &Order, racks: &mut dyn RackFactory) -> anyhow::Result<Outcome> {
     let args = LoadArgs {
         workload: order.workload,
-        schemes: vec![order.scheme],
+        schemes: Some(vec![order.scheme]),
+        layers: 1,
+        chains: 1,
         zipf: None,
         records: order.records,
         key_bytes: None,

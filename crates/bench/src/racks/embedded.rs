@@ -98,15 +98,16 @@ impl BenchRack for EmbeddedBench {
 
     fn statistics(&self) -> RackStatistics {
         let datapath = self.assembly.counted();
+        let requests = datapath.read + datapath.write + datapath.delete;
         let of_agents = |count: fn(&AgentStatistics) -> u64| -> u64 {
             self.assembly.last_switches().map(|switch| count(&switch.agent.statistics())).sum()
         };
         let (snapshots, snapshot_bytes) = self.watched.snapshots();
         RackStatistics {
             node_ops: self.assembly.nodes.iter().map(|node| node.served()).collect(),
-            hits: datapath.read_hits + datapath.write_hits - datapath.fenced_reads,
-            misses: datapath.read_misses + datapath.write_misses + datapath.fenced_reads,
-            conservative_reads: datapath.fenced_reads,
+            hits: datapath.answered(),
+            misses: requests.saturating_sub(datapath.answered()),
+            conservative_reads: datapath.conservative_reads(),
             admissions: of_agents(|agent| agent.admitted),
             evictions: of_agents(|agent| agent.evicted),
             dropped: (self.assembly.dropped())() + datapath.drops.iter().sum::<u64>(),

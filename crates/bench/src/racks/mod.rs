@@ -64,6 +64,8 @@ fn configured(
         data: Some(data.to_path_buf()),
         links: Some(links),
         cache_records: Some(options.cache_records),
+        layers: Some(options.layers),
+        chains: Some(options.chains),
         ..Overrides::default()
     };
     let mut config = RackConfig::load(None, &overrides)?;

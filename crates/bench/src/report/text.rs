@@ -42,8 +42,9 @@ pub(crate) fn describe(
     let cache = if args.preload { "preloaded with the hottest" } else { "learned from cold" };
     let _ = writeln!(
         text,
-        "{} nodes, {capacity}; links: {}; cache of {} records, {cache}",
+        "{} nodes, {capacity}; {}links: {}; cache of {} records, {cache}",
         args.nodes,
+        topology(args.layers, args.chains),
         spelt(args.links),
         grouped(f64::from(args.cache_records))
     );
@@ -222,6 +223,15 @@ fn latency_table(run: &Run) -> String {
 
 fn microseconds(us: f64) -> String {
     if us < 100.0 { format!("{us:.1}") } else { grouped(us) }
+}
+
+/// The chains of switches, if there is more than one switch.
+fn topology(layers: u8, chains: u16) -> String {
+    if layers == 1 && chains == 1 {
+        return String::new();
+    }
+    let plural = if chains == 1 { "" } else { "s" };
+    format!("{chains} chain{plural} of {layers} layer(s), each with its cache; ")
 }
 
 /// A table of the schemes.

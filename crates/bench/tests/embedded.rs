@@ -1,5 +1,5 @@
-//! `switchback bench` on a real embedded rack with values of up to 64 KiB: what is written comes
-//! back, and throughput is below a limit that knows what large values take of a node.
+//! `switchback bench` on real embedded racks. With values of up to 64 KiB: what is written comes back,
+//! and throughput is below a limit that knows what large values take of a node.
 
 use clap::Parser;
 use serde_json::Value;
@@ -78,4 +78,22 @@ fn the_limit_of_capped_nodes_counts_fragments() {
     let all_nodes_ops = 2.0 * 2000.0;
     assert!(limit < all_nodes_ops / 10.0, "{limit}");
     assert!(ops > 0.5 * limit && ops < 1.15 * limit, "{ops} of {limit}");
+}
+
+#[test]
+fn chains_of_two_switches_have_a_cache_each() {
+    let runs = bench(
+        "--layers 2 --chains 2 --preload --cache-records 20 --node-capacity 2000 \
+         --outstanding 32 --warmup 0.2 --seconds 1",
+    );
+    let figure = |name| runs.iter().map(|run| number(run, name)).collect::<Vec<_>>();
+    assert_eq!(runs.len(), 3, "DistReach and its two baselines");
+    assert_eq!(figure("cached_records"), [0.0, 40.0, 40.0]);
+    let [nocache, distcache, distreach] = figure("limit_ops")[..] else { panic!("three limits") };
+    assert!(distcache > nocache && distreach > distcache, "a limit for each scheme");
+    for (ops, limit) in figure("throughput_ops").into_iter().zip(figure("limit_ops")) {
+        assert!(ops < 1.15 * limit, "{ops} of {limit}");
+    }
+    let hits = figure("hit_ratio");
+    assert!(hits[0] == 0.0 && hits[1] > 0.2 && hits[2] > 0.4, "{hits:?}");
 }
