@@ -114,6 +114,7 @@ enum drop_reason { DROP_REASONS(DROP_NUMBER) DROP_REASON_COUNT };
     X(write_misses)                                                                                \
     X(fenced_reads)                                                                                \
     X(embedded_reads)                                                                              \
+    X(plain_reads)                                                                                 \
     X(absorbed_writes)                                                                             \
     X(forwarded_writes)                                                                            \
     X(repeated_answers)                                                                            \
@@ -200,18 +201,20 @@ struct range {
     u64 start_high;
     u64 start_low;
     u64 route;
+    u32 view;
     u16 partition;
-    u16 reserved[3];
+    u16 reserved;
 };
 
 // The keys that have their top bits in common, and the ranges that meet there, by their places in
-// the table. If it is one range, its partition and route are here, too.
+// the table. If it is one range, its partition, view and route are here, too.
 struct route_bucket {
     u64 route;
+    u32 view;
     u16 partition;
     u16 first;
     u16 last;
-    u16 reserved;
+    u16 reserved[3];
 };
 
 // Steps of the search among as many ranges as there can be.

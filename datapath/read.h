@@ -114,6 +114,9 @@ STEP u32 read_finish(struct packet *packet, struct call *call, enum read_result 
         header->flags |= FLAG_FENCED;
         header->guard = seen->fence;
         break;
+    case READ_PLAIN:
+        count(call, COUNTER_plain_reads);
+        break;
     default:
         break;
     }

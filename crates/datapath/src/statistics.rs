@@ -183,6 +183,8 @@ statistics! {
     fenced_reads,
     /// Reads forwarded with the evicted record.
     embedded_reads,
+    /// Reads of an outdated record forwarded as if there were none.
+    plain_reads,
     /// Writes answered here.
     absorbed_writes,
     /// Writes forwarded, retries included.
@@ -216,6 +218,33 @@ impl Sum for Statistics {
 }
 
 impl Statistics {
+    /// What the switches of a rack did for requests; true: one of the last layer. Those count what
+    /// the others haven't answered or dropped: DistCache's spines answer reads.
+    pub fn of_rack(switches: impl Iterator<Item = (bool, Statistics)>) -> Statistics {
+        let counted = |(is_last, counted): (bool, Statistics)| {
+            let (reads, drops) = (counted.cached_reads(), counted.drops);
+            let of_spine =
+                Statistics { read: reads, read_hits: reads, drops, ..Statistics::default() };
+            if is_last { counted } else { of_spine }
+        };
+        switches.map(counted).sum()
+    }
+
+    /// Reads that the cache answered.
+    pub fn cached_reads(&self) -> u64 {
+        self.read_hits.saturating_sub(self.conservative_reads())
+    }
+
+    /// Reads of cached keys that went to the node nevertheless.
+    pub fn conservative_reads(&self) -> u64 {
+        self.fenced_reads + self.embedded_reads + self.plain_reads
+    }
+
+    /// Requests that the cache answered.
+    pub fn answered(&self) -> u64 {
+        self.cached_reads() + self.absorbed_writes + self.repeated_answers
+    }
+
     /// How many packets were dropped for this reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
         self.drops[reason as usize]
@@ -225,4 +254,20 @@ impl Statistics {
 /// The names in the order of the numbers, to compare with C's.
 pub(crate) fn names() -> Vec<&'static str> {
     COUNTERS.iter().copied().chain(DropReason::ALL.iter().map(|reason| reason.name())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_a_spine_passes_on_counts_once() {
+        let mut spine =
+            Statistics { read: 10, read_hits: 7, plain_reads: 3, ..Statistics::default() };
+        spine.drops[DropReason::Epoch as usize] = 5;
+        let leaf = Statistics { read: 6, read_hits: 2, read_misses: 4, ..Statistics::default() };
+        let rack = Statistics::of_rack([(false, spine), (true, leaf)].into_iter());
+        assert_eq!((rack.read, rack.answered(), rack.conservative_reads()), (10, 6, 0));
+        assert_eq!(rack.dropped(DropReason::Epoch), 5);
+    }
 }

@@ -358,9 +358,12 @@ impl Assembly {
         (0..).zip(&self.switches).filter(is_last).map(|(_, switch)| switch)
     }
 
-    /// What the pipelines that decide counted so far.
+    /// What the switches did for requests so far.
     pub fn counted(&self) -> Statistics {
-        self.last_switches().map(|switch| switch.pipeline.statistics()).sum()
+        let is_last = |index| self.rack.layer_of(index) == self.rack.layers;
+        let of_switch =
+            |(index, switch): (u16, &Switch)| (is_last(index), switch.pipeline.statistics());
+        Statistics::of_rack((0..).zip(&self.switches).map(of_switch))
     }
 
     /// Counts packets dropped by queues.

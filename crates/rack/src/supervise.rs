@@ -114,18 +114,19 @@ impl Supervisor {
     }
 
     fn operations(&self) -> Option<OperationsStatus> {
-        let counted: Statistics = self.last_switches()?.map(|switch| (switch.counted)()).sum();
-        let drops = self.switches.iter().map(|switch| (switch.counted)().drops.iter().sum::<u64>());
-        let cached_reads =
-            counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
+        if self.switches.is_empty() {
+            return None;
+        }
+        let all = self.switches.iter().map(|switch| (switch.is_last, (switch.counted)()));
+        let counted = Statistics::of_rack(all);
         Some(OperationsStatus {
             reads: counted.read,
             writes: counted.write + counted.delete,
-            answered_by_switch: cached_reads + counted.absorbed_writes + counted.repeated_answers,
+            answered_by_switch: counted.answered(),
             answered_by_nodes: counted.read_reply + counted.write_reply,
             absorbed_writes: counted.absorbed_writes,
-            conservative_reads: counted.fenced_reads + counted.embedded_reads,
-            dropped: drops.sum::<u64>() + (self.dropped)(),
+            conservative_reads: counted.conservative_reads(),
+            dropped: counted.drops.iter().sum::<u64>() + (self.dropped)(),
         })
     }
 

@@ -58,10 +58,8 @@ fn requests(samples: &mut Samples, switch: &str, counted: &Statistics) {
     samples.counter_by(name, REQUESTS, &labels, "verb", requests);
     const ANSWERS: &str =
         "Answers to clients by kind of request (deletes count as writes) and by who gave them.";
-    let from_cache =
-        counted.read_hits.saturating_sub(counted.fenced_reads + counted.embedded_reads);
     for (verb, by, count) in [
-        ("read", "switch", from_cache),
+        ("read", "switch", counted.cached_reads()),
         ("read", "node", counted.read_reply),
         ("write", "switch", counted.absorbed_writes + counted.repeated_answers),
         ("write", "node", counted.write_reply),
@@ -84,8 +82,12 @@ fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
         let labels = [("switch", switch), ("verb", verb), ("result", result)];
         samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
     }
-    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), or embedding the record (being evicted).";
-    let reads = [("fenced", counted.fenced_reads), ("embedded", counted.embedded_reads)];
+    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), embedding the record (being evicted), or plain (neither helps).";
+    let reads = [
+        ("fenced", counted.fenced_reads),
+        ("embedded", counted.embedded_reads),
+        ("plain", counted.plain_reads),
+    ];
     let (name, labels) = ("switchback_conservative_reads_total", [("switch", switch)]);
     samples.counter_by(name, CONSERVATIVE, &labels, "kind", reads);
 }
@@ -518,6 +520,7 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("malformed", counted.dropped_malformed),
         ("epoch", counted.dropped_epoch),
         ("stranger", counted.dropped_stranger),
+        ("view", counted.dropped_view),
         ("held", counted.dropped_held),
         ("below_floor", counted.dropped_below_floor),
         ("no_fence", counted.dropped_no_fence),
@@ -699,6 +702,7 @@ mod tests {
                 read_hits: 10,
                 fenced_reads: 2,
                 embedded_reads: 1,
+                plain_reads: 3,
                 ..Statistics::default()
             };
             datapath(&mut samples, index, &counted);
@@ -710,7 +714,7 @@ mod tests {
         let number = |name, labels| samples.number(name, labels);
         assert_eq!(
             number("switchback_switch_answers_total", "switch=\"0\",verb=\"read\",by=\"switch\""),
-            Some(7.0)
+            Some(4.0)
         );
         let evictions = "purpose=\"eviction\"";
         assert_eq!(number("switchback_cache_messages_total", evictions), Some(6.0));
