@@ -41,6 +41,20 @@ STEP bool is_spine(struct call *call)
            position_of(call) < load_relaxed(&registers_of(call)->place.length);
 }
 
+// DistCache's switches by their layer: a leaf is one also while its chain has no spine, so that
+// clients know whose answer they got.
+#define SPINE_HOP 1u
+#define LEAF_HOP  2u
+
+// What a packet says of the last switch that it passed.
+STEP u8 hop_of(struct call *call)
+{
+    if (has_feature(call, FEATURE_COPIES)) {
+        return is_spine(call) ? SPINE_HOP : LEAF_HOP;
+    }
+    return position_of(call);
+}
+
 // Whether there are other switches between clients and nodes, which probe each other.
 STEP bool may_have_neighbours(struct call *call)
 {

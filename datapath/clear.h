@@ -5,6 +5,7 @@
 #pragma once
 
 #include "complete.h"
+#include "load.h"
 #include "record.h"
 
 // Steps of one bpf_loop; tables that are larger are cleared as far as that.
@@ -115,6 +116,7 @@ STEP bool clear_all(void)
     repeat(CLEAR_MAX, clear_sketch, NULL);
     repeat(CLEAR_MAX, clear_sequence, NULL);
     store_relaxed(&shared.registers.sequence_used, 0u);
+    load_clear(&shared.registers.load);
     store_release(&shared.registers.snapshot, 0ull);
     store_release(&shared.registers.durable_generation, 0u);
     return clearing.left == 0;

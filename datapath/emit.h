@@ -4,6 +4,7 @@
 #pragma once
 
 #include "chain.h"
+#include "load.h"
 
 // What any packet may have got.
 STEP void encode_common(const struct header *header, struct wire *wire)
@@ -12,6 +13,7 @@ STEP void encode_common(const struct header *header, struct wire *wire)
     wire->flags = to_be16(header->flags);
     wire->epoch = to_be32(header->epoch);
     wire->partition = to_be16(header->partition);
+    wire->view = to_be32(header->view);
     wire->status = header->status;
     wire->seq = to_be64(header->seq);
     wire->guard = to_be64(header->guard);
@@ -76,8 +78,11 @@ STEP u32 emit(struct packet *packet, struct call *call, u32 verdict)
     if (call->stamps_origin) {
         encode_origin(sender(call), wire);
     }
-    if ((is_layered(call) || is_spine(call)) && !call->injected) {
-        wire->hop = position_of(call);
+    if (may_have_neighbours(call) && !call->injected) {
+        wire->hop = hop_of(call);
+    }
+    if (has_feature(call, FEATURE_COPIES) && is_answer && !call->injected) {
+        wire->location = to_be32(load_of(call));
     }
     if (call->injected) {
         encode_name(call, wire);

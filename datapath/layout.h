@@ -52,6 +52,8 @@ const struct switchback_number *switchback_layout(u32 *length)
         CONSTANT(LANE_FORWARDED)             //
         CONSTANT(LANE_DONE)                  //
         CONSTANT(LAYERS_MAX)                 //
+        CONSTANT(SPINE_HOP)                  //
+        CONSTANT(LEAF_HOP)                   //
         CONSTANT(EPOCHS_OF_ROUND)            //
         SIZE(address)                        //
         SIZE(chain_place)                    //

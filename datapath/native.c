@@ -334,11 +334,13 @@ void switchback_set_routes(struct switchback *switchback, const struct route_buc
         store_relaxed(&routes->ranges[i].start_high, ranges[i].start_high);
         store_relaxed(&routes->ranges[i].start_low, ranges[i].start_low);
         store_relaxed(&routes->ranges[i].route, ranges[i].route);
+        store_relaxed(&routes->ranges[i].view, ranges[i].view);
         store_relaxed(&routes->ranges[i].partition, ranges[i].partition);
     }
     for (u32 i = 0; i <= routes->mask; i++) {
         invariant(buckets[i].first <= buckets[i].last && buckets[i].last < range_count);
         store_relaxed(&routes->buckets[i].route, buckets[i].route);
+        store_relaxed(&routes->buckets[i].view, buckets[i].view);
         store_relaxed(&routes->buckets[i].partition, buckets[i].partition);
         store_relaxed(&routes->buckets[i].first, buckets[i].first);
         store_relaxed(&routes->buckets[i].last, buckets[i].last);
@@ -456,6 +458,7 @@ void switchback_clear(struct switchback *switchback)
         store_relaxed(&switchback->sequences[i], 0ull);
     }
     store_relaxed(&switchback->registers.sequence_used, 0u);
+    load_clear(&switchback->registers.load);
     u8 bytes[PACKET_BYTES_MAX];
     while (switchback_next_report(switchback, bytes) != 0) {
     }

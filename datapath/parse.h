@@ -74,6 +74,7 @@ STEP void decode_common(const struct wire *wire, struct header *header)
 STEP void decode_rest(const struct wire *wire, struct header *header)
 {
     header->partition = from_be16(wire->partition);
+    header->view = from_be32(wire->view);
     header->status = wire->status;
     header->seq = from_be64(wire->seq);
     header->guard = from_be64(wire->guard);
@@ -87,6 +88,7 @@ STEP void decode_rest(const struct wire *wire, struct header *header)
 STEP void decode_nothing(struct header *header)
 {
     header->partition = 0;
+    header->view = 0;
     header->status = STATUS_OK;
     header->seq = 0;
     header->guard = 0;

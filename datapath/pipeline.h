@@ -63,6 +63,9 @@ STEP bool is_for_spines(u8 op)
 // What the owner of the key's record makes of the packet.
 STEP u32 own(struct packet *packet, struct call *call)
 {
+    if (has_feature(call, FEATURE_COPIES)) {
+        load_count(call);
+    }
     u32 verdict = route(call);
     if (verdict == CONTINUE) {
         verdict = is_spine(call) && !is_for_spines(call->header.op) ? drop(OPERATION)

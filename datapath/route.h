@@ -43,6 +43,7 @@ STEP u32 route(struct call *call)
     u32 last = load_relaxed(&bucket->last);
     if (likely(first == last)) {
         call->header.partition = load_relaxed(&bucket->partition);
+        call->header.view = load_relaxed(&bucket->view);
         call->route = load_relaxed(&bucket->route);
     } else {
         u32 at = search_ranges(&table, call->header.hash_high, call->header.hash_low, first, last);
@@ -51,6 +52,7 @@ STEP u32 route(struct call *call)
             return drop(ROUTE);
         }
         call->header.partition = load_relaxed(&range->partition);
+        call->header.view = load_relaxed(&range->view);
         call->route = load_relaxed(&range->route);
     }
     return likely(call->route != NO_ROUTE) ? CONTINUE : drop(ROUTE);

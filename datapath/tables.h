@@ -97,6 +97,13 @@ _Static_assert(sizeof(struct lane) == 32, "no lane crosses a cache line");
 #define snapshot_generation(word)       ((u32)((word) >> 32))
 #define snapshot_of(generation, active) ((u64)(generation) << 32 | (active))
 
+// How many packets have come lately; see load.h.
+struct load {
+    u32 window; // the number of the present one
+    u32 now;
+    u32 before;
+};
+
 struct registers {
     u32 epoch; // 0: not configured; every packet is refused
     u32 durable_generation;
@@ -110,6 +117,7 @@ struct registers {
     struct chain_place place;
     // Probes that have come, ever: from the switch before and the one after, short and full.
     u32 heard[2][2];
+    struct load load; // DistCache's
 };
 _Static_assert(__builtin_offsetof(struct registers, place.before) == 48,
                "what packets ask first is in one cache line");

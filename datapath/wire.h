@@ -191,6 +191,7 @@ struct header {
     u32 epoch;
     u32 lane;
     u32 generation;
+    u32 view;
     u16 partition;
     u16 value_bytes;
     u16 key_bytes;

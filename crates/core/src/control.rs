@@ -629,13 +629,16 @@ impl Destination {
         }
     }
 
-    /// The partition that a packet about this key names: 0 on its way to a switch, which puts it
-    /// in.
+    /// The partition that a packet about this key names, and its view: 0 on its way to a switch,
+    /// which puts them in.
     #[inline]
-    pub fn partition(&self, hash: &KeyHash) -> u16 {
+    pub fn partition(&self, hash: &KeyHash) -> (u16, u32) {
         match self {
-            Destination::Switch(_) => 0,
-            Destination::Nodes { map, .. } => map.of(*hash).number,
+            Destination::Switch(_) => (0, 0),
+            Destination::Nodes { map, .. } => {
+                let Partition { number, view, .. } = map.of(*hash);
+                (*number, *view)
+            }
         }
     }
 }

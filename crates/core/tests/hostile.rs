@@ -150,6 +150,21 @@ fn a_packet_that_is_routed_by_another_key_is_dropped() {
     }
 }
 
+/// A switch that hasn't heard of a change of the replicas sends it to one of those before.
+#[test]
+fn a_packet_of_another_view_is_dropped() {
+    let mut node = Node::new(NodeLimits::default());
+    let ops = [Op::Write, Op::Read, Op::Delete, Op::Scan];
+    for (view, answers) in [(1, 0), (0, 1)] {
+        for (op, counter) in ops.into_iter().zip(1..) {
+            let header = Header { view, seq: Seq::new(EPOCH, counter), ..Header::new(op) };
+            let key: &[u8] = if op == Op::Scan { &[0] } else { b"key" };
+            assert_eq!(node.asked(header, &[], key).len(), answers, "{op:?} in view {view}");
+        }
+        assert_eq!(node.shim.statistics().dropped_view, ops.len() as u64);
+    }
+}
+
 /// Fails if the key that a scan names leaves its answer no room for what it lists.
 #[test]
 fn a_scan_that_names_a_key_is_refused() {

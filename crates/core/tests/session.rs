@@ -5,7 +5,9 @@ use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Operation, Outcome, Session};
 use switchback_core::control::{ChainGrant, ClientNotice, ClientReport, Destination, Grant};
 use switchback_core::topology::{ByChain, ChainId, ChainMap};
-use switchback_wire::{Address, HashKey, Header, Op, Packet, Seq, Status, flags, record_flags};
+use switchback_wire::{
+    Address, HashKey, Header, LEAF_HOP, Op, Packet, SPINE_HOP, Seq, Status, flags, record_flags,
+};
 
 const NOW: Now = Now { monotonic_us: 1_000_000, unix_ms: 1_800_000_000_000 };
 
@@ -212,4 +214,33 @@ fn writes_are_held_back_until_a_backup_is_cut() {
     session.handle_packet(NOW, &reply).unwrap();
     let mut told = std::iter::from_fn(|| session.poll_message());
     assert!(told.any(|report| report == holding(3)));
+}
+
+/// Rule 30.
+#[test]
+fn reads_go_to_the_switch_that_is_less_busy_as_answers_say() {
+    let mut session = session(false);
+    let (leaf, spine) = (Address::in_memory(2, 0), Address::in_memory(2, 1));
+    let (chain, epoch) = (ChainId::new(0), 1);
+    session.handle_message(NOW, ClientNotice::Spine { chain, epoch, switch: spine });
+    let mut packet = Packet::new();
+    let mut read = |now: Now, hop: u8, load: u32| {
+        session.submit(now, Operation::Read { key: b"key" }, 0).unwrap();
+        let to = session.poll_packet(&mut packet).unwrap();
+        let asked = packet.parse().unwrap();
+        let header = Header { op: Op::ReadReply, hop, location: load, ..asked.header };
+        session.handle_packet(now, &Packet::build(header, b"value", asked.key)).unwrap();
+        to
+    };
+    let later = |us| Now { monotonic_us: NOW.monotonic_us + us, ..NOW };
+    assert_eq!(read(NOW, SPINE_HOP, 10), spine, "nothing is known");
+    // A spine that has no copy passes the read on: it is the leaf that answers.
+    assert_eq!(read(NOW, LEAF_HOP, 11), leaf, "the spine has ten packets");
+    assert_eq!(read(NOW, LEAF_HOP, 9), spine, "and the leaf eleven");
+    assert_eq!(read(NOW, LEAF_HOP, 9), leaf, "the spine was sent one more");
+    assert_eq!(read(later(5_000), LEAF_HOP, 6), leaf);
+    assert_eq!(read(later(10_000), LEAF_HOP, 100), spine, "its answer was a window ago");
+    assert_eq!(read(later(10_000), SPINE_HOP, 100), spine);
+    assert_eq!(read(later(10_000), SPINE_HOP, 101), spine, "both have a hundred");
+    assert_eq!(read(later(10_000), LEAF_HOP, 100), leaf);
 }

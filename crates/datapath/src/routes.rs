@@ -10,13 +10,15 @@ use zerocopy::{Immutable, IntoBytes};
 pub struct RouteBucket {
     /// Of the partition that all these keys belong to, if one.
     pub route: u64,
+    /// Its view.
+    pub view: u32,
     /// That partition.
     pub partition: u16,
     /// The first range with keys of the bucket.
     pub first: u16,
     /// The last one; the first, if there is one partition.
     pub last: u16,
-    reserved: u16,
+    reserved: [u16; 3],
 }
 
 /// `struct range`: the keys of a partition.
@@ -29,9 +31,11 @@ pub struct RouteRange {
     pub start_low: u64,
     /// Its replicas.
     pub route: u64,
+    /// How often they have changed.
+    pub view: u32,
     /// Its number.
     pub partition: u16,
-    reserved: [u16; 3],
+    reserved: u16,
 }
 
 /// A map of partitions for a datapath's tables.
@@ -59,8 +63,9 @@ impl Routes {
             start_high: partition.start.position(),
             start_low: partition.start.0 as u64,
             route: route_of(&partition.replicas),
+            view: partition.view,
             partition: partition.number,
-            reserved: [0; 3],
+            reserved: 0,
         };
         let ranges: Vec<_> = map.partitions().iter().map(range).collect();
         let to_last = u128::MAX >> config.partitions.trailing_zeros();
@@ -68,8 +73,9 @@ impl Routes {
             let start = index * to_last + index;
             let (first, last) =
                 (map.find(RoutingKey(start)), map.find(RoutingKey(start + to_last)));
-            let RouteRange { route, partition, .. } = ranges[first];
-            RouteBucket { route, partition, first: first as u16, last: last as u16, reserved: 0 }
+            let RouteRange { route, view, partition, .. } = ranges[first];
+            let (first, last, reserved) = (first as u16, last as u16, [0; 3]);
+            RouteBucket { route, view, partition, first, last, reserved }
         };
         let buckets = (0..u128::from(config.partitions)).map(bucket).collect();
         Ok(Routes { buckets, ranges })
@@ -79,7 +85,7 @@ impl Routes {
 impl RouteBucket {
     /// Of a datapath that has no map yet: nothing has a node.
     pub const NONE: RouteBucket =
-        RouteBucket { route: u64::MAX, partition: 0, first: 0, last: 0, reserved: 0 };
+        RouteBucket { route: u64::MAX, view: 0, partition: 0, first: 0, last: 0, reserved: [0; 3] };
 }
 
 /// Replicas as a word of the tables.

@@ -129,6 +129,8 @@ fn every_number_is_the_same() {
         ("constant.SWITCH_PORT", SWITCH_PORT.into()),
         ("constant.NO_LOCATION", NO_LOCATION.into()),
         ("constant.LAYERS_MAX", LAYERS_MAX.into()),
+        ("constant.SPINE_HOP", SPINE_HOP.into()),
+        ("constant.LEAF_HOP", LEAF_HOP.into()),
         ("constant.EPOCHS_OF_ROUND", EPOCHS_OF_ROUND.into()),
         ("constant.STATISTIC_COUNT", twins().1.len() as u64),
         ("constant.STATE_VALID", bits::VALID.into()),

@@ -178,3 +178,28 @@ fn a_record_without_room_for_its_original_stays_as_it_is() {
         assert_eq!(rig.write(&keys[2], b"after", 2, 2).0, Verdict::Reply, "its copy finds room");
     }
 }
+
+/// Rule 30.
+#[test]
+fn the_switches_of_distcache_tell_how_many_packets_they_had_lately() {
+    let rig = Rig::new(&Config { features: Features::of(Scheme::DistCache), ..small() });
+    rig.admit(b"key", 0, 3, 77);
+    let at = |now_ms: u64, op: Op, from: Address, value: &[u8]| {
+        let asked = Header { seq: seq(1), request: 77, ..header(op, b"key") };
+        let mut packet = Packet::build(asked, value, b"key");
+        let verdict = rig.datapath.process(&mut packet, from, now_ms, 0, Shard::default());
+        assert_eq!(verdict, Verdict::Reply);
+        let header = packet.parse().unwrap().header;
+        assert_eq!(header.hop, LEAF_HOP);
+        header.location
+    };
+    let read = |now_ms| at(now_ms, Op::Read, CLIENT, b"");
+    assert_eq!(at(1_000, Op::CacheUpdate, NODE, b"value"), 1);
+    for count in 2..=20 {
+        assert_eq!(read(1_003), count);
+    }
+    assert_eq!(read(1_010), 1 + 20, "all of the window before");
+    assert_eq!(read(1_015), 2 + 10, "half of it");
+    assert_eq!(read(1_009), 3 + 2, "a processor whose clock lags behind begins no window");
+    assert_eq!(read(1_040), 1, "nothing came for a window");
+}

@@ -38,6 +38,7 @@ pub struct Header {
     pub origin: Address,
     pub status: Status,
     pub record_flags: u8,
+    /// Of a control packet, the record's; of an answer of DistCache's switches, their load.
     pub location: u32,
 }
 

@@ -22,7 +22,7 @@ pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, op_of, push_scan_entry, scan_entries};
 pub use pcap::Capture;
-pub use place::{Heard, LAYERS_MAX, Place, Probes};
+pub use place::{Heard, LAYERS_MAX, LEAF_HOP, Place, Probes, SPINE_HOP};
 pub use scheme::{PerScheme, Scheme};
 pub use seq::{EPOCH_MAX, EPOCHS_OF_ROUND, SEQ_COUNTER_BITS, Seq};
 

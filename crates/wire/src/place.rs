@@ -21,6 +21,11 @@ pub struct Place {
 /// Switches of a chain at most.
 pub const LAYERS_MAX: u8 = 8;
 
+/// [`Header::hop`](crate::Header::hop) of what has passed a spine last (DistCache).
+pub const SPINE_HOP: u8 = 1;
+/// The same of a leaf, also while its chain has no spine.
+pub const LEAF_HOP: u8 = 2;
+
 impl Place {
     /// How long a place is as FREEZE brings it.
     pub const BYTES: usize = 40;

@@ -13,6 +13,7 @@
 //! An operation that the cache answers costs no allocation: buffers belong to lanes and are reused.
 
 mod large;
+mod loads;
 mod preserve;
 mod rto;
 mod session;

@@ -5,6 +5,7 @@ mod answers;
 mod control;
 
 use super::large::{FRAGMENTS_AT_ONCE, FragmentBudget, PulledValue, Staging};
+use super::loads::Load;
 use super::preserve::Preservation;
 use super::rto::RetryTimer;
 use super::types::{ClientConfig, Completion, Operation, Outcome, SessionStatistics, SubmitError};
@@ -18,8 +19,8 @@ use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use std::collections::VecDeque;
 use switchback_wire::{
-    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, Op, Packet, Seq, Status, VALUE_BYTES_MAX,
-    flags, is_large, record_flags,
+    Address, HashKey, Header, KEY_BYTES_MAX, KeyHash, LEAF_HOP, Op, Packet, SPINE_HOP, Seq, Status,
+    VALUE_BYTES_MAX, flags, is_large, record_flags,
 };
 
 #[derive(Clone, Debug, Default)]
@@ -151,6 +152,8 @@ pub struct Session {
     chains: ByChain<ChainState>,
     /// Some of them have spines.
     has_spines: bool,
+    /// The last time that the session was told, for what is sent then.
+    now_us: u64,
     /// Which of them serves each key.
     served: ChainMap,
     hash_key: HashKey,
@@ -187,8 +190,9 @@ struct ChainState {
     /// The spine that has copies of keys of all chains, and the chain's epoch in which it serves
     /// (DistCache).
     spine: Option<(u32, Address)>,
-    /// Requests that were lately sent to the spine, and to the leaf.
-    sent: [u32; 2],
+    /// How busy the spine is, and the leaf.
+    spine_load: Load,
+    leaf_load: Load,
     gather: Option<Gather>,
     quiet: Option<Quiet>,
 }
@@ -215,7 +219,8 @@ impl ChainState {
             recovered_epoch: 0,
             preserves: true,
             spine: None,
-            sent: [0; 2],
+            spine_load: Load::default(),
+            leaf_load: Load::default(),
             gather: None,
             quiet: None,
         }
@@ -250,6 +255,7 @@ impl Session {
             random: Pcg32::seed_from_u64(seed),
             chains: ByChain::default(),
             has_spines: false,
+            now_us: now.monotonic_us,
             served: ChainMap::default(),
             hash_key: HashKey([0; 16]),
             lane_first: 0,
@@ -352,6 +358,7 @@ impl Session {
         if !self.is_open(now) {
             return Err(SubmitError::NoSession);
         }
+        self.now_us = now.monotonic_us;
         let (key, value) = match operation {
             Operation::Read { key } | Operation::Delete { key, .. } => (key, &[][..]),
             Operation::Write { key, value, .. } => (key, value),
@@ -451,7 +458,7 @@ impl Session {
         }
         header.routing = header.key_hash.routing();
         let chain = &self.chains[chain];
-        header.partition = chain.destination.partition(&header.key_hash);
+        (header.partition, header.view) = chain.destination.partition(&header.key_hash);
         header.epoch = chain.epoch;
         header.lane = self.lane_first + index;
         header.request = self.lanes[index as usize].request + 1;
@@ -557,8 +564,8 @@ impl Session {
         None
     }
 
-    /// The key's spine, if it may have a copy and was lately sent less than the key's leaf (rule 30;
-    /// the power of two choices); else the request is for the leaf.
+    /// The key's spine, if it may have a copy and is less busy than the key's leaf (rule 30); else
+    /// the request is for the leaf.
     #[inline]
     fn less_loaded_spine(
         &mut self,
@@ -569,21 +576,41 @@ impl Session {
         if !self.has_spines {
             return None;
         }
+        let packets = |load: &Load| load.packets(self.now_us);
+        let is_less_busy = |at: &ChainId| {
+            packets(&self.chains[*at].spine_load) <= packets(&self.chains[chain].leaf_load)
+        };
+        let at = if is_read { self.spine_of(chain, hash).filter(is_less_busy) } else { None };
+        let Some(at) = at else {
+            self.chains[chain].leaf_load.sent();
+            return None;
+        };
+        let spine = &mut self.chains[at];
+        spine.spine_load.sent();
+        spine.spine.map(|(_, address)| address)
+    }
+
+    /// The chain whose spine may have a copy of a key that `chain` serves.
+    fn spine_of(&self, chain: ChainId, hash: &KeyHash) -> Option<ChainId> {
         let round = round_of(self.chains[chain].epoch);
         let serves = |state: &ChainState| match state.spine {
             Some((epoch, _)) => epoch == state.epoch && round_of(epoch) == round,
             None => false,
         };
-        let spines = self.chains.iter().filter(|(_, state)| serves(state)).map(|(at, _)| at);
-        let at = spine_of(hash, spines).filter(|_| is_read);
-        let at = at.filter(|at| self.chains[*at].sent[0] <= self.chains[chain].sent[1]);
-        let Some(at) = at else {
-            self.chains[chain].sent[1] += 1;
-            return None;
+        spine_of(hash, self.chains.iter().filter(|(_, state)| serves(state)).map(|(at, _)| at))
+    }
+
+    /// An answer says how busy the switch is that it comes from.
+    fn take_load(&mut self, now: Now, lane: u32, header: &Header) {
+        let Lane { chain, hash, .. } = self.lanes[lane as usize];
+        let load = match header.hop {
+            SPINE_HOP => self.spine_of(chain, &hash).map(|at| &mut self.chains[at].spine_load),
+            LEAF_HOP => Some(&mut self.chains[chain].leaf_load),
+            _ => None,
         };
-        let spine = &mut self.chains[at];
-        spine.sent[0] += 1;
-        spine.spine.map(|(_, address)| address)
+        if let Some(load) = load {
+            load.told(now, header.location);
+        }
     }
 
     /// Takes a packet from the switch; the completion it brings, if it does, borrows the packet's
@@ -614,6 +641,10 @@ impl Session {
             return None;
         }
         self.generation_is_durable(chain, header.durable_generation);
+        if self.has_spines {
+            self.now_us = now.monotonic_us;
+            self.take_load(now, index, header);
+        }
         let cached = header.has(flags::CACHED);
         if self.is_plain(index, header) {
             let ended = self.finish(now, index, cached);

@@ -110,6 +110,7 @@ const AFTER: Address = Address::in_memory(4, 2);
 const LANE: u32 = 1;
 const SLOT: u32 = 2;
 const INCARNATION: u64 = 77;
+const VIEW: u32 = 9;
 
 fn key_hash() -> KeyHash {
     KeyHash(0xc123_4567_89ab_cdef_0123_4567_89ab_cdef_u128.to_be_bytes())
@@ -422,7 +423,7 @@ fn packet_out(
     fields: &Value,
     verdict: &str,
     registers: &Registers,
-    is_layered: bool,
+    features: Features,
 ) -> Parts {
     let mut parts = parts_in.clone();
     let header = &mut parts.header;
@@ -430,21 +431,31 @@ fn packet_out(
     let is_from_wire = number < Op::Admit as u8;
     let place = registers.place;
     let is_owner = place.position == place.length;
+    let routes = is_owner || features.has(Features::COPIES);
     header.ttl -= 1;
-    if is_from_wire && is_layered {
+    if is_from_wire && features.has(Features::LAYERS) {
         header.hop = place.position;
+    } else if is_from_wire && features.has(Features::COPIES) {
+        header.hop = if is_owner { LEAF_HOP } else { SPINE_HOP };
     }
-    if is_from_wire && is_owner {
-        header.partition = 3;
+    if is_from_wire && routes {
+        (header.partition, header.view) = (3, VIEW);
     }
     if number <= Op::Scan as u8 && place.position == 1 {
         header.origin = CLIENT;
     }
-    if (is_owner || !is_from_wire) && (verdict == "REPLY" || verdict == "UP") {
+    if (routes || !is_from_wire) && (verdict == "REPLY" || verdict == "UP") {
         header.durable_generation = registers.durable_generation;
     }
     apply_packet(&mut parts, fields);
     parts
+}
+
+/// Four equal ranges, whose replicas have changed.
+fn map() -> switchback_wire::Map {
+    let equal = switchback_wire::Map::equal(vec![vec![0]; 4]);
+    let changed = |partition: &Partition| Partition { view: VIEW, ..partition.clone() };
+    switchback_wire::Map::new(equal.partitions().iter().map(changed).collect()).unwrap()
 }
 
 fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
@@ -459,7 +470,7 @@ fn new_subject<S: Subject>(features: Features, before: &Before) -> S {
         ..Config::default()
     };
     let datapath = S::new(&config);
-    datapath.control().set_map(&switchback_wire::Map::equal(vec![vec![0]; 4])).unwrap();
+    datapath.control().set_map(&map()).unwrap();
     datapath.control().set_node(0, NODE);
     datapath.control().set_lanes(4);
     datapath.poke_registers(&before.state.registers);
@@ -540,9 +551,14 @@ fn run<S: Subject>(vector: &Value, features: Features) {
     let verdict = run_packet(&datapath, &mut packet, &vector["in"], before.sampled);
     assert_eq!(verdict, vector["verdict"].as_str().unwrap(), "the verdict");
     if !verdict.starts_with("DROP") && verdict != "TAKEN" && !is_raw {
-        let (registers, is_layered) = (&before.state.registers, features.has(Features::LAYERS));
-        let expected = packet_out(&parts, &vector["out"], &verdict, registers, is_layered);
-        assert_eq!(parts_of(&packet), expected, "the packet out");
+        let registers = &before.state.registers;
+        let expected = packet_out(&parts, &vector["out"], &verdict, registers, features);
+        let mut sent = parts_of(&packet);
+        if features.has(Features::COPIES) {
+            // It tells the switch's load: one in the kernel has had the packets of other vectors.
+            sent.header.location = 0;
+        }
+        assert_eq!(sent, expected, "the packet out");
     }
     let mut after = before.clone();
     apply_state(&mut after, &vector["after"]);
@@ -604,7 +620,7 @@ pub(crate) fn maps() -> Vec<MapVector> {
     let partition = |value: &Value| Partition {
         number: number(&value["partition"]),
         start: hash(&value["start"]).into(),
-        view: 0,
+        view: number(&value["view"]),
         chain: 0,
         replicas: value["replicas"].as_array().unwrap().iter().map(number).collect(),
     };
@@ -631,7 +647,7 @@ fn largest_map() -> MapVector {
     let partition = |number| Partition {
         number,
         start: start(number),
-        view: 0,
+        view: u32::from(number) << 16,
         chain: 0,
         replicas: replicas(number),
     };
@@ -666,10 +682,7 @@ pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
             b"v",
             b"key",
         );
-        (
-            datapath.process(&mut packet, CLIENT, 1, u32::MAX),
-            packet.parse().unwrap().header.partition,
-        )
+        (datapath.process(&mut packet, CLIENT, 1, u32::MAX), packet.parse().unwrap().header)
     };
     datapath.control().set_map(map).unwrap();
     for (hash, partition, head) in keys {
@@ -685,8 +698,8 @@ pub(crate) fn check_map<S: Subject>(vector: &MapVector) {
             panic!("{name}: {verdict:?} for {:x?}", hash.0)
         };
         assert_eq!(
-            (told, &replicas[..]),
-            (*partition, &found.replicas[..]),
+            (told.partition, told.view, &replicas[..]),
+            (*partition, found.view, &found.replicas[..]),
             "{name}: {:x?}",
             hash.0
         );

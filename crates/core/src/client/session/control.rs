@@ -49,10 +49,6 @@ impl Session {
             pressure,
             spooled: self.config.spooled,
         });
-        // What was sent long ago says little of the load.
-        for (_, chain) in self.chains.iter_mut() {
-            chain.sent = chain.sent.map(|sent| sent / 2);
-        }
         // Three tries within a lease; while there is none, or memory is short, as often as is
         // decent.
         let pause_us =
@@ -429,8 +425,9 @@ impl Session {
                 || lane.is_held
                 || !self.config.mechanisms.end_with_epoch()
             {
-                let partition = self.chains[chain].destination.partition(&parts.header.key_hash);
-                let header = Header { epoch, partition, ..parts.header };
+                let destination = &self.chains[chain].destination;
+                let (partition, view) = destination.partition(&parts.header.key_hash);
+                let header = Header { epoch, partition, view, ..parts.header };
                 lane.packet.rewrite(&header);
                 if std::mem::take(&mut lane.is_held) {
                     self.begin_to_send(index);

@@ -87,6 +87,7 @@ pub struct NodeStatistics {
     pub dropped_malformed: u64,
     pub dropped_epoch: u64,
     pub dropped_stranger: u64,
+    pub dropped_view: u64,
     pub dropped_held: u64,
     pub dropped_below_floor: u64,
     pub dropped_no_fence: u64,
@@ -278,8 +279,13 @@ impl Shim {
         let hashed = hashed && header.routing == header.key_hash.routing();
         let stranger =
             config.switch.is_some_and(|switch| switch != from) && !self.copies.is_at(from, header);
+        let viewed = mine && config.map.numbered(header.partition).view == header.view;
         if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
+            return false;
+        }
+        if !viewed {
+            self.statistics.dropped_view += 1;
             return false;
         }
         if served.is_held() && self.mechanisms.hold() && self.decider.is_offered(&header.key_hash) {
