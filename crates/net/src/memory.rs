@@ -164,14 +164,33 @@ impl MemoryFabric {
         match verdict {
             Verdict::Reply => self.reply(from, at, packet),
             Verdict::Forward(replicas) => {
+                let mut is_answered = false;
                 for node in replicas.iter() {
-                    self.deliver(at, self.beyond(at, *node), packet);
+                    is_answered |= self.forward(from, at, self.beyond(at, *node), packet, by);
                 }
-                false
+                is_answered
             }
             Verdict::ToSwitch(neighbour) => self.pass_along(from, at, packet, neighbour, by),
             Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => false,
         }
+    }
+
+    /// Takes a packet of `from` from the switch `at` to a node, or through the leaf behind a spine.
+    #[inline]
+    fn forward(
+        &self,
+        from: Address,
+        at: Address,
+        to: Address,
+        packet: &mut Packet,
+        (random, shard): (u32, Shard),
+    ) -> bool {
+        let Some(leaf) = self.switch(to) else {
+            self.deliver(at, to, packet);
+            return false;
+        };
+        let verdict = leaf.process(packet, at, unix_ms(), random, shard);
+        self.pass_on(from, to, packet, verdict, (random, shard))
     }
 
     /// Where a switch forwards to: a node, or from a spine a leaf.
@@ -331,5 +350,66 @@ impl ControlLink for ClientControl {
 
     fn receive(&mut self) -> Option<ClientNotice> {
         self.0.receive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_datapath::{ClassConfig, Config, Features};
+    use switchback_wire::{HashKey, Header, Map, Op, Place, Scheme};
+
+    const EPOCH: u32 = 64;
+
+    /// A spine (switch 0), whose leaf (switch 1) is its node 1, and node 0 behind the leaf.
+    fn spine_and_leaf() -> Arc<MemoryFabric> {
+        let config = Config {
+            features: Features::of(Scheme::DistCache),
+            classes: vec![ClassConfig { value_bytes: 16, slots: 4 }],
+            lanes: 4,
+            partitions: 1,
+            nodes: 2,
+            sketch_width: 64,
+            ..Config::default()
+        };
+        let datapaths = [1, 2].map(|position| {
+            let datapath = Datapath::new(&config).expect("a datapath");
+            let at = |switch| Some(MemoryFabric::switch_address(switch));
+            let (before, after) = if position == 1 { (None, at(1)) } else { (at(0), None) };
+            let place = Place { position, length: 2, before, after, protects: true };
+            datapath.set_place(&place).expect("a place");
+            let to = if position == 1 { 1 } else { 0 };
+            let map = Map::equal(vec![vec![to]]);
+            datapath.set_map(&map).expect("room for it");
+            datapath.set_node(0, MemoryFabric::node_address(0));
+            let other = if position == 1 { 1 } else { 0 };
+            datapath.set_node(1, MemoryFabric::switch_address(other));
+            let header = Header { epoch: EPOCH, generation: 1, ..Header::new(Op::SetEpoch) };
+            assert_eq!(datapath.inject(&mut Packet::build(header, &[], b"-")), Verdict::Reply);
+            Arc::new(datapath)
+        });
+        Arc::new(MemoryFabric::new(datapaths.to_vec(), 1, 1))
+    }
+
+    #[test]
+    fn what_a_spine_cannot_answer_goes_through_its_leaf_to_the_node_and_back() {
+        let fabric = spine_and_leaf();
+        let (spine, leaf) = (MemoryFabric::switch_address(0), MemoryFabric::switch_address(1));
+        let (client, node) = (MemoryFabric::client_address(0), MemoryFabric::node_address(0));
+        let hash = HashKey([7; 16]).hash(b"key");
+        let header = Header { epoch: EPOCH, key_hash: hash, ..Header::new(Op::Read) };
+        let mut packet = Packet::build(header, &[], b"key");
+        assert!(!fabric.pass(client, spine, &mut packet, 1, Shard::default()));
+        let (mut arrived, inbox) = (VecDeque::new(), fabric.node_inbox(0));
+        inbox.drain_into(&mut arrived);
+        let (from, bytes) = arrived.pop_front().expect("the node has got it");
+        assert_eq!((from, fabric.dropped()), (leaf, 0));
+        assert!(packet.copy_from(&bytes).is_some());
+        let asked = packet.parse().expect("a packet").header;
+        let answer = Header { op: Op::ReadReply, ..asked };
+        let mut packet = Packet::build(answer, b"value", b"key");
+        assert!(!fabric.pass(node, leaf, &mut packet, 1, Shard::default()));
+        fabric.client_inbox(0).drain_into(&mut arrived);
+        assert_eq!(arrived.pop_front().expect("the client has got it").0, leaf);
     }
 }
