@@ -5,8 +5,8 @@
 //! command that was ever sent may arrive any number of times, at any later moment, or never.
 //! `docs/understand/model.md` says what is modelled, what was explored and what isn't.
 //!
-//! [`backup`] and [`distcache`] are models of other rules: those of backups, with two keys at two
-//! nodes, and those of read-only copies in two layers.
+//! [`backup`], [`distcache`] and [`replicas`] are models of other rules: those of backups, with two
+//! keys at two nodes, those of read-only copies in two layers, and those of replicated nodes.
 //!
 //! It is written from `docs/understand/protocol.md` and shares no code with the product: it would
 //! be no evidence otherwise.
@@ -23,6 +23,7 @@ mod keeper;
 mod linearizability;
 mod node;
 pub mod properties;
+pub mod replicas;
 mod state;
 mod step;
 mod switch;

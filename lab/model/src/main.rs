@@ -7,7 +7,7 @@ use std::time::Instant;
 use switchback_model::ablation::{ABLATIONS, left_out_by};
 use switchback_model::config::{Config, Protection};
 use switchback_model::explore::{Model, Verdict, explore};
-use switchback_model::{backup, distcache, trace};
+use switchback_model::{backup, distcache, replicas, trace};
 
 /// Looks at every state of a small rack: do the rules keep their promises?
 ///
@@ -28,6 +28,8 @@ enum Other {
     Backup(Backup),
     /// DistCache: read-only copies of a key in its leaf and in its spine.
     Distcache(Copies),
+    /// Replicated nodes: views, links, joins, and a write-back cache before them.
+    Replicas(Replicas),
 }
 
 /// A rack with a write-back cache.
@@ -131,6 +133,58 @@ struct Copies {
 }
 
 #[derive(Args)]
+struct Replicas {
+    /// What each client does: R reads, W writes, D deletes, C writes if nothing changed since it
+    /// saw the key.
+    #[arg(default_value = "WR,R")]
+    operations: String,
+    /// Replicas of the key's partition at first (at most 3).
+    #[arg(long, short, default_value_t = 2)]
+    replicas: usize,
+    /// Times that the head may offer the key.
+    #[arg(long, default_value_t = 0)]
+    offers: u8,
+    /// Times that the key may be evicted.
+    #[arg(long, default_value_t = 0)]
+    evictions: u8,
+    /// Times that a node may die; another member lives.
+    #[arg(long, default_value_t = 0)]
+    crashes: u8,
+    /// Times that a node which lives may be removed: it leaves, or is taken for dead.
+    #[arg(long, default_value_t = 0)]
+    removals: u8,
+    /// Times that a node may restart.
+    #[arg(long, default_value_t = 0)]
+    restarts: u8,
+    /// Times that a link may break, with frames on it.
+    #[arg(long, default_value_t = 0)]
+    breaks: u8,
+    /// Times that a node may join.
+    #[arg(long, default_value_t = 0)]
+    joins: u8,
+    /// Times that two replicas may change places.
+    #[arg(long, default_value_t = 0)]
+    reorders: u8,
+    /// Times that a client may give an operation up.
+    #[arg(long, default_value_t = 0)]
+    given_up: u8,
+    /// Times that a node's floor may rise.
+    #[arg(long, default_value_t = 0)]
+    floor_rises: u8,
+    /// Numbers that the switch gives out before it refuses writes.
+    #[arg(long, default_value_t = 8)]
+    counter_max: u8,
+    /// Leave a mechanism out; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = names(replicas::ABLATIONS))]
+    ablate: Vec<String>,
+    /// Keep packets that can't matter any more: slower, and the same verdict.
+    #[arg(long)]
+    keep_dead_packets: bool,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+#[derive(Args)]
 struct Backup {
     /// What each client does: X and Y write that key, x and y read it.
     #[arg(default_value = "XY,Yx")]
@@ -193,6 +247,34 @@ impl Copies {
             restarts: self.restart,
             without: self.ablate.iter().filter_map(left_out).collect(),
             ..distcache::Config::of(&self.operations)?
+        })
+    }
+}
+
+impl Replicas {
+    fn config(&self) -> Result<replicas::Config, String> {
+        if !(1..=3).contains(&self.replicas) {
+            return Err("1 to 3 replicas".into());
+        }
+        let left_out = |name: &String| left_out_by(replicas::ABLATIONS, name);
+        Ok(replicas::Config {
+            replicas: self.replicas,
+            at_most: replicas::Times {
+                offers: self.offers,
+                evictions: self.evictions,
+                crashes: self.crashes,
+                removals: self.removals,
+                restarts: self.restarts,
+                breaks: self.breaks,
+                joins: self.joins,
+                reorders: self.reorders,
+                given_up: self.given_up,
+                floor_rises: self.floor_rises,
+            },
+            counter_max: self.counter_max,
+            without: self.ablate.iter().filter_map(left_out).collect(),
+            keeps_dead_packets: self.keep_dead_packets,
+            ..replicas::Config::of(&self.operations)?
         })
     }
 }
@@ -267,6 +349,9 @@ fn main() -> ExitCode {
         Some(Other::Backup(cut)) => cut.config().map(|config| cut.run(&config)),
         Some(Other::Distcache(copies)) => {
             copies.config().map(|config| run(&config, &copies.limits, distcache::trace))
+        }
+        Some(Other::Replicas(nodes)) => {
+            nodes.config().map(|config| run(&config, &nodes.limits, replicas::trace))
         }
     };
     match explored {

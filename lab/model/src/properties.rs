@@ -26,6 +26,13 @@ pub enum Broken {
     Stuck,
     /// A snapshot lacks a record that was cached at its point, though no report was lost.
     SnapshotIncomplete,
+    /// A replica that counts as a member lacks what was answered: it may be the only one that is
+    /// left.
+    MemberLacks,
+    /// A replica has a newer version than the one before it, which decides, or passes decisions on.
+    ReplicaAhead,
+    /// Replicas have different versions, and nothing will change that.
+    ReplicasDiffer,
 }
 
 impl fmt::Display for Broken {
@@ -37,6 +44,9 @@ impl fmt::Display for Broken {
             Broken::NotKept => "a version that was told isn't at every switch of its chain",
             Broken::Stuck => "a client waits for ever",
             Broken::SnapshotIncomplete => "a snapshot is incomplete",
+            Broken::MemberLacks => "a member lacks what was answered",
+            Broken::ReplicaAhead => "a replica is ahead of the one before it",
+            Broken::ReplicasDiffer => "replicas differ for ever",
         })
     }
 }
