@@ -177,6 +177,9 @@ struct Replicas {
     /// Leave a mechanism out; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = names(replicas::ABLATIONS))]
     ablate: Vec<String>,
+    /// Look only at what clients see, not at what nodes lack.
+    #[arg(long)]
+    only_seen: bool,
     /// Keep packets that can't matter any more: slower, and the same verdict.
     #[arg(long)]
     keep_dead_packets: bool,
@@ -273,6 +276,7 @@ impl Replicas {
             },
             counter_max: self.counter_max,
             without: self.ablate.iter().filter_map(left_out).collect(),
+            only_seen: self.only_seen,
             keeps_dead_packets: self.keep_dead_packets,
             ..replicas::Config::of(&self.operations)?
         })

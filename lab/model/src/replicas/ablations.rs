@@ -39,14 +39,22 @@ pub enum Mechanism {
     MarksReplicated,
     /// All replicas have the completions.
     CompletionsReplicated,
+    /// What is older than what a node has stored isn't merged.
+    SeqCompare,
     /// A copy for a joiner has the marks.
     MarksCopied,
+    /// It has the completions.
+    CompletionsCopied,
+    /// It has the floor.
+    FloorsCopied,
     /// Replicas change places once all have the same.
     ReorderFlushed,
     /// A joiner begins empty.
     JoinEmpty,
     /// A joiner drops no tombstone before it has opened.
     JoinerKeepsTombstones,
+    /// No floor rises above a number that is unconfirmed, and no tombstone with it is dropped.
+    FloorBelowUnconfirmed,
     /// The fence of a refused write that expected an absent key goes to all replicas.
     RefusalFenced,
 }
@@ -71,9 +79,13 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("old-links", Mechanism::NewestLink),
     ("marks-at-head", Mechanism::MarksReplicated),
     ("completions-at-head", Mechanism::CompletionsReplicated),
+    ("no-seq-compare", Mechanism::SeqCompare),
     ("copy-without-marks", Mechanism::MarksCopied),
+    ("copy-without-completions", Mechanism::CompletionsCopied),
+    ("copy-without-floors", Mechanism::FloorsCopied),
     ("reorder-unflushed", Mechanism::ReorderFlushed),
     ("rejoin-with-data", Mechanism::JoinEmpty),
     ("joiner-drops-tombstones", Mechanism::JoinerKeepsTombstones),
+    ("floor-over-unconfirmed", Mechanism::FloorBelowUnconfirmed),
     ("refusal-fenced-at-head", Mechanism::RefusalFenced),
 ];

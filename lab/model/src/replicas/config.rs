@@ -44,6 +44,8 @@ pub struct Config {
     pub counter_max: u8,
     /// What is left out.
     pub without: Vec<Mechanism>,
+    /// Only what clients see counts, not yet that a node lacks something.
+    pub only_seen: bool,
     /// Keep packets that can't matter any more: the same verdict, and more states.
     pub keeps_dead_packets: bool,
 }
@@ -63,6 +65,7 @@ impl Config {
             at_most: Times::default(),
             counter_max,
             without: Vec::new(),
+            only_seen: false,
             keeps_dead_packets: false,
         })
     }

@@ -47,9 +47,15 @@ impl Step<'_> {
     /// The source makes a copy for the joiner.
     pub(super) fn make_copy(&mut self) {
         let View { joiner, join, .. } = self.state.directory();
-        let Node { mut stored, floor, .. } = self.state.node(self.state.directory().tail());
+        let Node { mut stored, mut floor, .. } = self.state.node(self.state.directory().tail());
         if !self.has(Mechanism::MarksCopied) {
             (stored.mark, stored.mark_floor) = (0, 0);
+        }
+        if !self.has(Mechanism::CompletionsCopied) {
+            stored.completions = Default::default();
+        }
+        if !self.has(Mechanism::FloorsCopied) {
+            floor = 0;
         }
         self.state.copy = joiner.map(|to| Copy { to, join, stored, floor });
     }

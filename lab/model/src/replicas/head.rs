@@ -102,7 +102,7 @@ impl Step<'_> {
         } else if conditional && seq <= newest {
             self.pass_on(node, nothing, Some(Verdict::Refused(packet, newest)));
         } else if seq == newest {
-            self.pass_on(node, nothing, Some(Verdict::Overwritten(packet)));
+            self.pass_on(node, nothing, Some(Verdict::Ran(packet)));
         } else if is_unsure && seq <= floor {
             // It may have run, and its record may have been dropped since.
         } else if seq <= base {

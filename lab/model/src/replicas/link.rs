@@ -59,7 +59,11 @@ impl Step<'_> {
             |packet: Packet, op| Packet { to: To::Switch, op, view: 0, guard: 0, ..packet };
         match verdict {
             Verdict::Ran(packet) | Verdict::Overwritten(packet) => {
-                self.told(packet.version.seq);
+                let Packet { client, request, version, .. } = packet;
+                self.told(version.seq);
+                if let Verdict::Ran(_) = verdict {
+                    self.executed(client, request, version.seq);
+                }
                 self.state.send(to_switch(packet, Op::WriteReply));
             }
             Verdict::Refused(packet, because_of) => {

@@ -43,18 +43,18 @@ impl Step<'_> {
         self.state.frames.retain(|frame| frame.to != node);
     }
 
-    /// A node restarts; its links are made anew.
+    /// A node restarts; its links are made anew, also by those that send to it in their own views.
     pub(super) fn restart(&mut self, node: u8) {
         self.state.frames.retain(|frame| frame.from != node && frame.to != node);
         if !self.has(Mechanism::DurableUnconfirmed) {
             self.state.node_mut(node).unconfirmed = false;
         }
         self.resend(node);
-        let view = self.state.node(node).view;
-        if let Some(previous) = self.state.view(view).previous(node)
-            && self.state.node(previous).view == view
-        {
-            self.resend(previous);
+        for other in 0..self.config.nodes() as u8 {
+            let Node { view, .. } = self.state.node(other);
+            if self.state.view(view).next(other) == Some(node) {
+                self.resend(other);
+            }
         }
     }
 
@@ -77,7 +77,7 @@ impl State {
     /// there, and all replicas have what it would drop.
     pub(super) fn floor_due(&self, node: u8, config: &Config) -> Option<u8> {
         let Node { view: number, stored, floor, unconfirmed, open, .. } = self.node(node);
-        if number == 0 || unconfirmed {
+        if number == 0 || unconfirmed && config.has(Mechanism::FloorBelowUnconfirmed) {
             return None;
         }
         let view = self.view(number);

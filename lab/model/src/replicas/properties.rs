@@ -43,6 +43,9 @@ impl Step<'_> {
 
     /// After every step.
     pub(super) fn check_state(&mut self) {
+        if self.config.only_seen {
+            return;
+        }
         if self.state.a_member_lacks_told() {
             self.breaks(Broken::MemberLacks);
         }
@@ -115,7 +118,7 @@ impl Config {
     }
 
     /// The register's value after the operation; `None` if it can't have run now. A condition that
-    /// expects an absent key may fail because of a tombstone that it didn't know.
+    /// expects a tombstone may fail because that was dropped.
     fn effect(&self, state: &State, at: usize, value: u8) -> Option<u8> {
         let operation = &state.history[at];
         let (client, request) = operation_at(at);
@@ -127,7 +130,7 @@ impl Config {
             (Kind::Read, Outcome::Done) => is_expected.then_some(value),
             (Kind::Read, _) => None,
             (Kind::Conditional, Outcome::Failed) => {
-                (expected != value || self.is_absent(expected)).then_some(value)
+                (expected != value || self.is_tombstone(expected)).then_some(value)
             }
             (Kind::Conditional, _) => is_expected.then_some(written),
             _ => Some(written),

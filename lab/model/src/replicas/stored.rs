@@ -69,7 +69,8 @@ impl Stored {
     /// Takes what is newer of an effect or of a copy, and nothing else. Whether there was anything.
     pub(super) fn merge(&mut self, other: &Stored, config: &Config) -> bool {
         let before = *self;
-        if other.version.seq > self.version.seq {
+        let is_newer = other.version.seq > self.version.seq;
+        if is_newer || other.version.seq != 0 && !config.has(Mechanism::SeqCompare) {
             (self.version, self.base) = (other.version, other.base);
         }
         self.fence = self.fence.max(other.fence);

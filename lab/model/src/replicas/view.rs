@@ -75,11 +75,6 @@ impl View {
         self.replicas().get(at + 1).copied().or(self.joiner)
     }
 
-    /// The node before this one.
-    pub(super) fn previous(&self, node: u8) -> Option<u8> {
-        self.replicas().iter().copied().find(|replica| self.next(*replica) == Some(node))
-    }
-
     /// The last node that a replica's changes reach: the tail, or the joiner if it is the tail.
     pub(super) fn end_for(&self, node: u8) -> Option<u8> {
         if self.tail() == node { self.joiner } else { Some(self.tail()) }
