@@ -1,7 +1,7 @@
 //! The directory: it makes views. Replicas are removed, a node joins, two change places.
 
 use super::Mechanism;
-use super::state::{Copy, Node, State};
+use super::state::{JoinerCopy, Node, State};
 use super::step::Step;
 use super::view::View;
 
@@ -57,12 +57,12 @@ impl Step<'_> {
         if !self.has(Mechanism::FloorsCopied) {
             floor = 0;
         }
-        self.state.copy = joiner.map(|to| Copy { to, join, stored, floor });
+        self.state.copy = joiner.map(|to| JoinerCopy { to, join, stored, floor });
     }
 
     /// The joiner merges the copy.
     pub(super) fn copy_arrives(&mut self) {
-        let Copy { to, stored, floor, .. } = self.state.copy.take().expect("it is under way");
+        let JoinerCopy { to, stored, floor, .. } = self.state.copy.take().expect("it is under way");
         let config = self.config;
         let node = self.state.node_mut(to);
         node.stored.merge(&stored, config);

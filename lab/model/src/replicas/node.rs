@@ -11,17 +11,14 @@ impl Step<'_> {
     pub(super) fn enter_view(&mut self, node: u8, number: u8) {
         let was_member = self.was_member(node);
         let view = self.state.view(number);
-        let begins_empty = self.has(Mechanism::JoinEmpty);
         let opens_at_once = was_member || !self.has(Mechanism::OpenAfterFlush);
+        let begins_empty = self.has(Mechanism::JoinEmpty);
         let at = self.state.node_mut(node);
         (at.view, at.held) = (number, false);
         if view.joiner == Some(node) {
             at.open = false;
             if at.join != view.join {
-                let (stored, floor) =
-                    if begins_empty { (Stored::default(), 0) } else { (at.stored, at.floor) };
-                (at.stored, at.floor) = (stored, floor);
-                (at.join, at.copied, at.unconfirmed) = (view.join, false, false);
+                at.begin_to_join(view.join, begins_empty);
             }
             return;
         }
@@ -68,6 +65,15 @@ impl Step<'_> {
         node.stored.fence = 0;
         if is_tombstone && !node.stored.is_offered() {
             (node.stored.version, node.stored.base) = (Version::default(), 0);
+        }
+    }
+}
+
+impl Node {
+    fn begin_to_join(&mut self, join: u8, begins_empty: bool) {
+        (self.join, self.copied, self.unconfirmed) = (join, false, false);
+        if begins_empty {
+            (self.stored, self.floor) = (Stored::default(), 0);
         }
     }
 }

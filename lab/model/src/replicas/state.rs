@@ -162,7 +162,7 @@ pub(super) struct Operation {
 
 /// What a source sent to a joiner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Copy {
+pub(super) struct JoinerCopy {
     pub(super) to: u8,
     pub(super) join: u8,
     pub(super) stored: Stored,
@@ -187,7 +187,7 @@ pub struct State {
     /// Link by link; on each in order of sending.
     pub(super) frames: Vec<Frame>,
     pub(super) commands: Vec<Command>,
-    pub(super) copy: Option<Copy>,
+    pub(super) copy: Option<JoinerCopy>,
 }
 
 impl State {
