@@ -7,18 +7,7 @@ use switchback_model::replicas::{ABLATIONS, Action, Config, Mechanism, Times, tr
 
 const STATES_MAX: usize = 4_000_000;
 
-const NEVER: Times = Times {
-    offers: 0,
-    evictions: 0,
-    crashes: 0,
-    removals: 0,
-    restarts: 0,
-    breaks: 0,
-    joins: 0,
-    reorders: 0,
-    given_up: 0,
-    floor_rises: 0,
-};
+const NEVER: Times = Times::NEVER;
 
 fn config(operations: &str, replicas: usize, at_most: Times) -> Config {
     Config { replicas, at_most, ..Config::of(operations).expect("a configuration") }
@@ -125,9 +114,7 @@ fn needs(mechanism: Mechanism) -> (Config, Broken) {
             ("W,RR", 2, Times { offers: 1, crashes: 1, ..NEVER }, NotLinearizable)
         }
         Mechanism::HeadEmbeds => ("W,RW", 2, Times { removals: 1, ..cached }, MemberLacks),
-        Mechanism::FramesOfView => {
-            ("WC,R", 2, Times { restarts: 1, removals: 1, ..NEVER }, MemberLacks)
-        }
+        Mechanism::FramesOfView => ("WC,RC", 2, Times { removals: 1, ..NEVER }, ExecutedTwice),
         Mechanism::SwitchFirst => ("W,R", 2, Times { removals: 1, ..cached }, NotLinearizable),
         Mechanism::OpenAfterFlush | Mechanism::MemberOnceOpen => ("W,R", 1, joins, MemberLacks),
         Mechanism::JoinOfSource => ("W,R", 2, moves, ReplicasDiffer),

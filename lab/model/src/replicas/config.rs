@@ -6,7 +6,7 @@ use crate::config::Kind;
 use crate::state::OPERATIONS_MAX;
 
 /// How often something happens.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Times {
     /// The head offers the key.
     pub offers: u8,
@@ -28,6 +28,22 @@ pub struct Times {
     pub given_up: u8,
     /// A node's floor rises.
     pub floor_rises: u8,
+}
+
+impl Times {
+    /// Nothing of it does.
+    pub const NEVER: Times = Times {
+        offers: 0,
+        evictions: 0,
+        crashes: 0,
+        removals: 0,
+        restarts: 0,
+        breaks: 0,
+        joins: 0,
+        reorders: 0,
+        given_up: 0,
+        floor_rises: 0,
+    };
 }
 
 /// A configuration.
@@ -62,7 +78,7 @@ impl Config {
         Ok(Config {
             clients,
             replicas: 2,
-            at_most: Times::default(),
+            at_most: Times::NEVER,
             counter_max,
             without: Vec::new(),
             only_seen: false,

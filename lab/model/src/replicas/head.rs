@@ -12,12 +12,7 @@ impl Step<'_> {
         if packet.view != self.state.node(node).view {
             return;
         }
-        let is_for_tail = match packet.op {
-            Op::Read => true,
-            Op::FencedRead => !self.has(Mechanism::HeadFences),
-            Op::EmbeddedRead => !self.has(Mechanism::HeadEmbeds),
-            _ => false,
-        };
+        let is_for_tail = self.goes_to_tail(packet.op);
         if is_for_tail && self.state.answers(node) {
             self.read_at_tail(node, packet);
         } else if !is_for_tail && self.state.decides(node) {

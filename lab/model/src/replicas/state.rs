@@ -203,7 +203,7 @@ impl State {
             clients: Default::default(),
             history: Default::default(),
             told: 0,
-            spent: Times::default(),
+            spent: Times::NEVER,
             packets: Vec::new(),
             frames: Vec::new(),
             commands: Vec::new(),

@@ -20,16 +20,19 @@ impl Step<'_> {
     }
 
     /// A plain read goes to the tail. What changes something goes to the head, be it a read.
-    fn forward(&mut self, packet: Packet) {
-        let number = self.state.switch.view;
-        let view = self.state.view(number);
-        let is_for_tail = match packet.op {
+    pub(super) fn goes_to_tail(&self, op: Op) -> bool {
+        match op {
             Op::Read => true,
             Op::FencedRead => !self.has(Mechanism::HeadFences),
             Op::EmbeddedRead => !self.has(Mechanism::HeadEmbeds),
             _ => false,
-        };
-        let node = if is_for_tail { view.tail() } else { view.head() };
+        }
+    }
+
+    fn forward(&mut self, packet: Packet) {
+        let number = self.state.switch.view;
+        let view = self.state.view(number);
+        let node = if self.goes_to_tail(packet.op) { view.tail() } else { view.head() };
         self.state.send(Packet { to: To::Node(node), view: number, ..packet });
     }
 
