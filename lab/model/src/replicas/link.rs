@@ -59,10 +59,9 @@ impl Step<'_> {
             |packet: Packet, op| Packet { to: To::Switch, op, view: 0, guard: 0, ..packet };
         match verdict {
             Verdict::Ran(packet) | Verdict::Overwritten(packet) => {
-                let Packet { client, request, version, .. } = packet;
-                self.told(version.seq);
-                if let Verdict::Ran(_) = verdict {
-                    self.executed(client, request, version.seq);
+                self.told(packet.version.seq);
+                if self.state.node(node).stored.version == packet.version {
+                    self.shown(packet.version);
                 }
                 self.state.send(to_switch(packet, Op::WriteReply));
             }

@@ -25,7 +25,7 @@ impl Step<'_> {
         }
     }
 
-    /// A read shows this version, so it has run. (One that died with its head never has.)
+    /// A tail shows this version, so it has run. (One that died with its head never has.)
     pub(super) fn shown(&mut self, version: Version) {
         if version.value != 0 {
             let (client, request) = operation_at(usize::from(version.value) - 1);
