@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 //
-// DistCache: how busy a switch is, which its answers tell. Clients send a read to the less busy one
-// of the two switches that may have a copy. (Rule 30.)
+// DistCache: how loaded a switch is, which its answers tell. Clients send a read to the less loaded
+// one of the two switches that may have a copy. Nothing but speed rests on it. (Protocol, section
+// 4, "DistCache".)
 //
 // Packets are counted in windows, the present one and the one before. Two packets at once may be
-// counted as one: it is an estimate.
+// counted as one, and at a window's edge some not at all: it is an estimate.
 #pragma once
 
 #include "tables.h"
 
 #define LOAD_WINDOW_MS 10u
+// Clocks of processors, and of batches, differ by less than this. One that lags behind begins no
+// window; one that was set back by more does.
+#define LOAD_LAG_WINDOWS 100u
 
 // No packet has come yet.
 STEP void load_clear(struct load *load)
@@ -23,14 +27,12 @@ STEP void load_clear(struct load *load)
 STEP void load_count(struct call *call)
 {
     struct load *load = &registers_of(call)->load;
-    u32 window = (u32)(table_now_ms(call) / LOAD_WINDOW_MS);
-    u32 passed = window - load_relaxed(&load->window);
-    // A clock that lags behind those of other processors, or was set back by less than half of what
-    // a window's number can say, doesn't begin a window.
-    if (unlikely(passed - 1 < ~0u / 2)) {
-        store_relaxed(&load->before, passed == 1 ? load_relaxed(&load->now) : 0u);
+    u32 window = (u32)(table_now_ms(call) / LOAD_WINDOW_MS), was = load_relaxed(&load->window);
+    u32 lag = was - window;
+    if (unlikely(lag > LOAD_LAG_WINDOWS) && compare_exchange(&load->window, was, window)) {
+        bool is_next = window - was == 1;
+        store_relaxed(&load->before, is_next ? load_relaxed(&load->now) : 0u);
         store_relaxed(&load->now, 0u);
-        store_relaxed(&load->window, window);
     }
     store_relaxed(&load->now, load_relaxed(&load->now) + 1);
 }

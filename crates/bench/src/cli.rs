@@ -68,8 +68,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
-    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach, or with --layers
-    /// nocache,distcache,distreach, as far as they have as many].
+    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach; with --layers those
+    /// of nocache,distcache,distreach that have so many layers].
     #[arg(long, value_name = "SCHEMES", value_parser = scheme_parser(), value_delimiter = ',')]
     pub(crate) schemes: Option<Vec<Scheme>>,
 
@@ -108,7 +108,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "OPS", value_parser = parse_ops)]
     pub(crate) node_capacity: Option<f64>,
 
-    /// Records that the cache holds, of each chain of switches.
+    /// Records that each chain's cache holds.
     #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
     pub(crate) cache_records: u32,
 

@@ -230,8 +230,17 @@ fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f6
     }
 }
 
+/// Whether the queue of a busy node keeps its hot records invalid in a closed loop. DistCache's
+/// copies answer until the node is about to apply the write.
+fn queues_invalidate(scheme: Scheme) -> bool {
+    scheme.invalidates() && !scheme.has_copies()
+}
+
 /// The limit of a scheme with the clients' number of outstanding requests.
 fn closed_loop(args: &LoadArgs, scheme: Scheme, outstanding: u32) -> Policy {
+    if !queues_invalidate(scheme) {
+        return Policy::ideal(scheme);
+    }
     Policy::closed_loop(scheme, f64::from(outstanding) * f64::from(args.clients))
 }
 
@@ -263,7 +272,7 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         true => of_content(&learned.content),
         false => ops(placement.limit_of_hits(demand, ideal, learned.hit_share)),
     };
-    let queues = scheme.invalidates() && args.rate.is_none();
+    let queues = queues_invalidate(scheme) && args.rate.is_none();
     Limits {
         best: best(ideal),
         learned: measured.learned.as_ref().and_then(learned),

@@ -1,5 +1,5 @@
-//! `switchback bench` on real embedded racks. With values of up to 64 KiB: what is written comes back,
-//! and throughput is below a limit that knows what large values take of a node.
+//! `switchback bench` on real embedded racks. With values of up to 64 KiB: what is written comes
+//! back, and throughput is below a limit that knows what large values take of a node.
 
 use clap::Parser;
 use serde_json::Value;
@@ -92,7 +92,7 @@ fn chains_of_two_switches_have_a_cache_each() {
     let [nocache, distcache, distreach] = figure("limit_ops")[..] else { panic!("three limits") };
     assert!(distcache > nocache && distreach > distcache, "a limit for each scheme");
     for (ops, limit) in figure("throughput_ops").into_iter().zip(figure("limit_ops")) {
-        assert!(ops < 1.15 * limit, "{ops} of {limit}");
+        assert!(ops > 0.4 * limit && ops < 1.15 * limit, "{ops} of {limit}");
     }
     let hits = figure("hit_ratio");
     assert!(hits[0] == 0.0 && hits[1] > 0.2 && hits[2] > 0.4, "{hits:?}");

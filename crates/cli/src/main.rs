@@ -18,7 +18,7 @@ const _: () = assert!(
     "this program has no switch that turns a mechanism off: build it by itself, as scripts/build.sh does"
 );
 
-// See docs/understand/dependencies.md: scripts make and drop small objects. RocksDB keeps the C library's.
+// Scripts make and drop many small objects (docs/understand/dependencies.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

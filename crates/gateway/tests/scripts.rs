@@ -83,6 +83,27 @@ fn a_script_may_call_what_it_has_declared() {
 }
 
 #[test]
+fn a_scripts_memory_is_limited_also_after_one_that_was_given_much() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let argument = "x".repeat(900_000);
+    let deep = "local t = {#ARGV} for i = 1, 100 do t = {t} end return t";
+    for _ in 0..3 {
+        let words = [&["EVAL", deep, "0"], &[&argument[..]; 6][..]].concat();
+        let reply = call(&mut client, &words.into_iter().map(str::to_string).collect::<Vec<_>>());
+        assert_eq!(reply, "*1\\r\\n".repeat(101) + ":6\\r\\n");
+        assert_eq!(eval(&mut client, "return KEYS[1]", &["k"]), "$1\\r\\nk\\r\\n");
+        let taking = |mb: usize| {
+            format!("local t = {{}} for i = 1, {mb} do t[i] = string.rep(i, 1000000) end return #t")
+        };
+        assert_eq!(eval(&mut client, &taking(2), &[]), ":2\\r\\n");
+        let large = "-ERR the script used more than 4 MiB of memory; nothing was changed\\r\\n";
+        assert_eq!(eval(&mut client, &taking(6), &[]), large);
+    }
+}
+
+#[test]
 fn a_script_ends_when_its_time_or_memory_is_over_and_changes_nothing() {
     let rack = FakeRack::default();
     let gateway = rack.start(config());

@@ -230,8 +230,9 @@ fn topology(layers: u8, chains: u16) -> String {
     if layers == 1 && chains == 1 {
         return String::new();
     }
-    let plural = if chains == 1 { "" } else { "s" };
-    format!("{chains} chain{plural} of {layers} layer(s), each with its cache; ")
+    let plural = |count| if count == 1 { "" } else { "s" };
+    let (chains_s, layers_s) = (plural(chains), plural(u16::from(layers)));
+    format!("{chains} chain{chains_s} of {layers} layer{layers_s}, each with its cache; ")
 }
 
 /// A table of the schemes.

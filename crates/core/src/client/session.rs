@@ -190,7 +190,7 @@ struct ChainState {
     /// The spine that has copies of keys of all chains, and the chain's epoch in which it serves
     /// (DistCache).
     spine: Option<(u32, Address)>,
-    /// How busy the spine is, and the leaf.
+    /// How loaded the spine is, and the leaf.
     spine_load: Load,
     leaf_load: Load,
     gather: Option<Gather>,
@@ -564,8 +564,8 @@ impl Session {
         None
     }
 
-    /// The key's spine, if it may have a copy and is less busy than the key's leaf (rule 30); else
-    /// the request is for the leaf.
+    /// The key's spine, if it may have a copy and isn't more loaded than the key's leaf; else the
+    /// request is for the leaf.
     #[inline]
     fn less_loaded_spine(
         &mut self,
@@ -577,10 +577,10 @@ impl Session {
             return None;
         }
         let packets = |load: &Load| load.packets(self.now_us);
-        let is_less_busy = |at: &ChainId| {
+        let is_less_loaded = |at: &ChainId| {
             packets(&self.chains[*at].spine_load) <= packets(&self.chains[chain].leaf_load)
         };
-        let at = if is_read { self.spine_of(chain, hash).filter(is_less_busy) } else { None };
+        let at = if is_read { self.spine_of(chain, hash).filter(is_less_loaded) } else { None };
         let Some(at) = at else {
             self.chains[chain].leaf_load.sent();
             return None;
@@ -600,7 +600,7 @@ impl Session {
         spine_of(hash, self.chains.iter().filter(|(_, state)| serves(state)).map(|(at, _)| at))
     }
 
-    /// An answer says how busy the switch is that it comes from.
+    /// An answer says how loaded the switch is that it comes from.
     fn take_load(&mut self, now: Now, lane: u32, header: &Header) {
         let Lane { chain, hash, .. } = self.lanes[lane as usize];
         let load = match header.hop {

@@ -49,6 +49,10 @@ impl Session {
             pressure,
             spooled: self.config.spooled,
         });
+        for (_, chain) in self.chains.iter_mut() {
+            chain.spine_load.age();
+            chain.leaf_load.age();
+        }
         // Three tries within a lease; while there is none, or memory is short, as often as is
         // decent.
         let pause_us =

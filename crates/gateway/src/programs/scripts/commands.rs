@@ -23,6 +23,9 @@ const FIRST_KEY: usize = 3;
 /// Keys of a script.
 const KEYS_MAX: usize = 1000;
 
+/// What scripts of a common size are given, at most.
+pub(super) const COMMON_BYTES_MAX: usize = 64 << 10;
+
 /// A script that is to be run, and with what.
 #[derive(Debug)]
 pub(crate) struct Call {
@@ -42,6 +45,11 @@ impl Call {
     pub(super) fn lua_bytes(&self) -> usize {
         const WORD_BYTES: usize = 64;
         self.bytes() + WORD_BYTES * (self.keys.count() + self.arguments.count())
+    }
+
+    /// Whether it is given more than is common.
+    pub(super) fn is_large(&self) -> bool {
+        self.lua_bytes() > COMMON_BYTES_MAX
     }
 
     /// Of an EVAL or one like it, whose script is known by then.

@@ -1,5 +1,6 @@
 //! A Lua state with what scripts see in it.
 
+use super::commands::COMMON_BYTES_MAX;
 use super::host::{self, Checked, Host, STRING_BYTES_MAX, guarded, lock};
 use super::known::Known;
 use super::raw::{self, Caller};
@@ -17,11 +18,9 @@ use std::sync::{Arc, Mutex};
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// Memory that one script may take beyond what was taken before, and what it is given; or as much
-/// more as there might have been garbage.
+/// Memory that one script may take beyond what was taken before, and what it is given. It may take
+/// more by what scripts of a common size are given and leave, if those before left nothing.
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
-/// What scripts of a common size are given.
-const GIVEN_BYTES: usize = 64 << 10;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
 /// While a script runs, Lua collects garbage when its memory has grown to this share of what was left
@@ -128,14 +127,30 @@ impl Engine {
     ) -> Result<(), Failure> {
         lock(&self.host).begin(call.read_only);
         let used_bytes = self.collect_garbage();
-        let given_bytes = call.lua_bytes();
-        if given_bytes > GIVEN_BYTES {
-            self.limit_memory(used_bytes + given_bytes + (SCRIPT_MB_MAX << 20));
+        if call.is_large() {
+            self.limit_memory(used_bytes + call.lua_bytes() + (SCRIPT_MB_MAX << 20));
         }
         let result = self.caller.run(&call.script.function, call);
-        if given_bytes > GIVEN_BYTES {
+        // To look into a table takes memory, too.
+        let is_lifted = call.is_large() || matches!(result, Ok((_, Value::Table(_))));
+        if is_lifted {
+            self.limit_memory(0);
+        }
+        let concluded = self.conclude(call, result, out, resp3);
+        if is_lifted {
             self.limit_memory(self.common_limit());
         }
+        concluded
+    }
+
+    /// Appends the reply of a script that has ended.
+    fn conclude(
+        &mut self,
+        call: &Call,
+        result: mlua::Result<(bool, Value)>,
+        out: &mut Vec<u8>,
+        resp3: bool,
+    ) -> Result<(), Failure> {
         let script_resp3 = {
             let mut host = lock(&self.host);
             if let Some(failure) = host.failure.take() {
@@ -162,11 +177,15 @@ impl Engine {
     /// Collects what scripts have left, if that is much; the memory that is taken then.
     fn collect_garbage(&mut self) -> usize {
         let used_bytes = self.lua.used_memory();
-        if used_bytes <= self.floor_bytes + GARBAGE_BYTES_MAX {
-            return used_bytes;
+        if used_bytes > self.floor_bytes + GARBAGE_BYTES_MAX {
+            self.collect_all();
+            return self.floor_bytes;
         }
-        self.collect_all();
-        self.floor_bytes
+        if used_bytes < self.floor_bytes {
+            self.floor_bytes = used_bytes;
+            self.limit_memory(self.common_limit());
+        }
+        used_bytes
     }
 
     fn collect_all(&mut self) {
@@ -181,7 +200,7 @@ impl Engine {
     /// What Lua may take while a script of a common size runs, whatever garbage there is when it
     /// begins.
     fn common_limit(&self) -> usize {
-        self.floor_bytes + GARBAGE_BYTES_MAX + GIVEN_BYTES + (SCRIPT_MB_MAX << 20)
+        self.floor_bytes + GARBAGE_BYTES_MAX + COMMON_BYTES_MAX + (SCRIPT_MB_MAX << 20)
     }
 
     /// Limits what Lua takes in all; 0: not at all.

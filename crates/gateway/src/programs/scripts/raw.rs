@@ -55,6 +55,12 @@ unsafe extern "C-unwind" fn call_script(state: *mut ffi::lua_State) -> c_int {
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
         ffi::lua_insert(state, 2);
         let has_ended = ffi::lua_pcall(state, 0, 1, 2) == ffi::LUA_OK;
+        if call.is_large() {
+            for name in [c"KEYS", c"ARGV"] {
+                ffi::lua_pushnil(state);
+                ffi::lua_setfield(state, ffi::lua_upvalueindex(1), name.as_ptr());
+            }
+        }
         ffi::lua_pushboolean(state, c_int::from(has_ended));
         ffi::lua_insert(state, -2);
         2
