@@ -68,8 +68,8 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
-    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach; with --layers those
-    /// of nocache,distcache,distreach that have so many layers].
+    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach; with --layers N
+    /// those of nocache,distcache,distreach that have N layers].
     #[arg(long, value_name = "SCHEMES", value_parser = scheme_parser(), value_delimiter = ',')]
     pub(crate) schemes: Option<Vec<Scheme>>,
 
