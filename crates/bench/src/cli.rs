@@ -197,7 +197,7 @@ impl LoadArgs {
     /// The schemes to run.
     ///
     /// # Errors
-    /// None, and one that has fewer layers than are asked for.
+    /// An empty list, and a scheme that has fewer layers than are asked for.
     pub(crate) fn schemes(&self) -> anyhow::Result<Vec<Scheme>> {
         let has_layers = |scheme: &Scheme| scheme.layers_max() >= self.layers;
         let schemes = match (&self.schemes, self.layers) {

@@ -147,13 +147,18 @@ struct Hot {
 }
 
 /// What is left of the room for keys that each chain's cache has.
-struct Room(Vec<usize>);
+pub(crate) struct Room(Vec<usize>);
 
 impl Room {
-    /// Takes a place for this key, if there is one.
-    fn takes(&mut self, hot: &Hot) -> bool {
-        let left = &mut self.0[usize::from(hot.chain)];
-        let taken = *left > 0 && hot.key.cacheable;
+    /// Room for `count` keys in each of these chains' caches.
+    pub(crate) fn new(chains: usize, count: usize) -> Room {
+        Room(vec![count; chains])
+    }
+
+    /// Takes a place for a cacheable key of a chain, if there is one.
+    pub(crate) fn takes(&mut self, chain: u16) -> bool {
+        let left = &mut self.0[usize::from(chain)];
+        let taken = *left > 0;
         *left -= usize::from(taken);
         taken
     }
@@ -175,9 +180,12 @@ impl Policy {
         Policy { scheme, refresh_services: 0.0 }
     }
 
-    /// A scheme in a closed loop with this number of outstanding requests.
+    /// A scheme in a closed loop with this number of outstanding requests. It is the ideal one where
+    /// no record is invalid while its write waits at the node: DistCache's copies answer until the
+    /// node is about to apply the write.
     pub const fn closed_loop(scheme: Scheme, outstanding: f64) -> Policy {
-        Policy { scheme, refresh_services: outstanding }
+        let waits = scheme.invalidates() && !scheme.has_copies();
+        Policy { scheme, refresh_services: if waits { outstanding } else { 0.0 } }
     }
 }
 
@@ -319,7 +327,7 @@ impl Placement {
 
     /// The chains of switches, each with room for `count` keys.
     fn room(&self, count: usize) -> Room {
-        Room(vec![count; self.chains()])
+        Room::new(self.chains(), count)
     }
 
     /// How many chains of switches share the keys.
@@ -331,7 +339,8 @@ impl Placement {
     /// Hashes of the `count` hottest cacheable keys of each chain.
     pub fn hottest(&self, count: usize) -> HashSet<KeyHash> {
         let mut room = self.room(count);
-        self.hot.iter().filter(|hot| room.takes(hot)).map(|hot| hot.key.hash).collect()
+        let cached = self.hot.iter().filter(|hot| hot.key.cacheable && room.takes(hot.chain));
+        cached.map(|hot| hot.key.hash).collect()
     }
 
     /// The share of operations on these keys, if a key has the same share of reads and of writes.
@@ -399,7 +408,7 @@ impl Placement {
             return self.limit_of_hits(demand, policy, cacheable * shares.head(newest));
         }
         let mut room = self.room(if policy.scheme.caches() { count } else { 0 });
-        let admit = |hot: &Hot| f64::from(u8::from(room.takes(hot)));
+        let admit = |hot: &Hot| f64::from(u8::from(hot.key.cacheable && room.takes(hot.chain)));
         let cached: Vec<f64> = self.hot.iter().map(admit).collect();
         self.limit_of(demand, policy, &cached)
     }

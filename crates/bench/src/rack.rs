@@ -62,7 +62,7 @@ pub struct RackStatistics {
     pub node_ops: Vec<u64>,
     /// Requests that the switch answered from its cache.
     pub hits: u64,
-    /// Requests that it didn't: it forwarded or dropped them.
+    /// Requests that it didn't answer: it forwarded or dropped them.
     pub misses: u64,
     /// Reads of a cached key that it forwarded nevertheless, because its record was outdated.
     pub conservative_reads: u64,

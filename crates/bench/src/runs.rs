@@ -2,7 +2,7 @@
 
 use crate::cli::{Arrivals, LoadArgs, OPS_MAX, Outstanding, Rate, Shape};
 use crate::generator::{Crash, LADDER, Learned, Measured, Plan, measure};
-use crate::limit::{Limit, Placement, Policy};
+use crate::limit::{Limit, Placement, Policy, Room};
 use crate::rack::{BenchRack, Links, RackFactory, RackOptions};
 use crate::report::{
     Bar, Limits, Machine, Report, Run, RunContext, check_writable, describe, headline, say,
@@ -200,15 +200,11 @@ fn hottest(
     rack: &dyn BenchRack,
 ) -> Vec<Vec<u8>> {
     let (map, hash_key) = (rack.map(), rack.hash_key());
-    let mut room = vec![args.cache_records; usize::from(args.chains)];
-    let wanted = room.len() * args.cache_records as usize;
-    let has_room = |key: &Vec<u8>| {
-        let left = &mut room[usize::from(map.of(hash_key.hash(key)).chain)];
-        let has_room = *left > 0;
-        *left -= u32::from(has_room);
-        has_room
-    };
-    spec.hottest(u64::MAX).map(|index| keys.key(index)).filter(has_room).take(wanted).collect()
+    let (chains, count) = (usize::from(args.chains), args.cache_records as usize);
+    let mut room = Room::new(chains, count);
+    let hottest = spec.hottest(u64::MAX).map(|index| keys.key(index));
+    let cached = hottest.filter(|key| room.takes(map.of(hash_key.hash(key)).chain));
+    cached.take(chains * count).collect()
 }
 
 fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f64>) -> Plan {
@@ -230,17 +226,8 @@ fn plan(args: &LoadArgs, spec: WorkloadSpec, keys: KeySpace, rate_ops: Option<f6
     }
 }
 
-/// Whether the queue of a busy node keeps its hot records invalid in a closed loop. DistCache's
-/// copies answer until the node is about to apply the write.
-fn queues_invalidate(scheme: Scheme) -> bool {
-    scheme.invalidates() && !scheme.has_copies()
-}
-
 /// The limit of a scheme with the clients' number of outstanding requests.
 fn closed_loop(args: &LoadArgs, scheme: Scheme, outstanding: u32) -> Policy {
-    if !queues_invalidate(scheme) {
-        return Policy::ideal(scheme);
-    }
     Policy::closed_loop(scheme, f64::from(outstanding) * f64::from(args.clients))
 }
 
@@ -272,14 +259,13 @@ fn limits(args: &LoadArgs, scheme: Scheme, placement: &Placement, measured: &Mea
         true => of_content(&learned.content),
         false => ops(placement.limit_of_hits(demand, ideal, learned.hit_share)),
     };
-    let queues = queues_invalidate(scheme) && args.rate.is_none();
+    let queued = closed_loop(args, scheme, measured.outstanding);
+    let queues = queued != ideal && args.rate.is_none();
     Limits {
         best: best(ideal),
         learned: measured.learned.as_ref().and_then(learned),
         cached: is_lasting.then(|| of_content(&measured.cached)).flatten(),
-        closed_loop: queues
-            .then(|| best(closed_loop(args, scheme, measured.outstanding)))
-            .flatten(),
+        closed_loop: queues.then(|| best(queued)).flatten(),
         cached_share: placement.share_of(&measured.cached),
     }
 }

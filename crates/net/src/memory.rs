@@ -124,8 +124,21 @@ impl MemoryFabric {
             self.count_undeliverable(1);
             return false;
         };
-        let verdict = datapath.process(packet, from, unix_ms(), random, shard);
-        self.pass_on(from, to, packet, verdict, (random, shard))
+        self.enter(from, from, (to, datapath), packet, (random, shard))
+    }
+
+    /// The same of a packet that has come to this switch by way of another one, or of none.
+    #[inline]
+    fn enter(
+        &self,
+        from: Address,
+        sender: Address,
+        (at, datapath): (Address, &Datapath),
+        packet: &mut Packet,
+        (random, shard): (u32, Shard),
+    ) -> bool {
+        let verdict = datapath.process(packet, sender, unix_ms(), random, shard);
+        self.pass_on(from, at, packet, verdict, (random, shard))
     }
 
     /// As [`MemoryFabric::pass`] of each packet, in this order; a packet's `from` says whose it is.
@@ -166,31 +179,17 @@ impl MemoryFabric {
             Verdict::Forward(replicas) => {
                 let mut is_answered = false;
                 for node in replicas.iter() {
-                    is_answered |= self.forward(from, at, self.beyond(at, *node), packet, by);
+                    let to = self.beyond(at, *node);
+                    match self.switch(to) {
+                        Some(leaf) => is_answered |= self.enter(from, at, (to, leaf), packet, by),
+                        None => self.deliver(at, to, packet),
+                    }
                 }
                 is_answered
             }
             Verdict::ToSwitch(neighbour) => self.pass_along(from, at, packet, neighbour, by),
             Verdict::Taken | Verdict::Drop(_) | Verdict::Pass => false,
         }
-    }
-
-    /// Takes a packet of `from` from the switch `at` to a node, or through the leaf behind a spine.
-    #[inline]
-    fn forward(
-        &self,
-        from: Address,
-        at: Address,
-        to: Address,
-        packet: &mut Packet,
-        (random, shard): (u32, Shard),
-    ) -> bool {
-        let Some(leaf) = self.switch(to) else {
-            self.deliver(at, to, packet);
-            return false;
-        };
-        let verdict = leaf.process(packet, at, unix_ms(), random, shard);
-        self.pass_on(from, to, packet, verdict, (random, shard))
     }
 
     /// Where a switch forwards to: a node, or from a spine a leaf.
@@ -378,11 +377,10 @@ mod tests {
             let (before, after) = if position == 1 { (None, at(1)) } else { (at(0), None) };
             let place = Place { position, length: 2, before, after, protects: true };
             datapath.set_place(&place).expect("a place");
-            let to = if position == 1 { 1 } else { 0 };
-            let map = Map::equal(vec![vec![to]]);
-            datapath.set_map(&map).expect("room for it");
+            // The other switch is node 1 to each, and the spine's map leads there.
+            let other = 2 - u16::from(position);
+            datapath.set_map(&Map::equal(vec![vec![other]])).expect("room for it");
             datapath.set_node(0, MemoryFabric::node_address(0));
-            let other = if position == 1 { 1 } else { 0 };
             datapath.set_node(1, MemoryFabric::switch_address(other));
             let header = Header { epoch: EPOCH, generation: 1, ..Header::new(Op::SetEpoch) };
             assert_eq!(datapath.inject(&mut Packet::build(header, &[], b"-")), Verdict::Reply);

@@ -92,20 +92,27 @@ struct Rack {
     /// Clients may give operations up.
     #[arg(long)]
     gives_up: bool,
-    /// Numbers that a switch gives out before it refuses writes (at most 31).
-    #[arg(long, default_value_t = 8)]
-    counter_max: u8,
     /// Leave a mechanism out; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = names(ABLATIONS))]
     ablate: Vec<String>,
-    /// Look only at what clients see, not at whether it could be lost.
+    #[command(flatten)]
+    scope: Scope,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// What is looked at of a rack with a write-back cache.
+#[derive(Args)]
+struct Scope {
+    /// Numbers that a switch gives out before it refuses writes (1 to 31).
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=31))]
+    counter_max: u8,
+    /// Look only at what clients see, not at what could be lost since a part lacks it.
     #[arg(long)]
     only_seen: bool,
     /// Keep packets that can't matter any more: slower, and the same verdict.
     #[arg(long)]
     keep_dead_packets: bool,
-    #[command(flatten)]
-    limits: Limits,
 }
 
 #[derive(Args)]
@@ -171,18 +178,11 @@ struct Replicas {
     /// Times that a node's floor may rise.
     #[arg(long, default_value_t = 0)]
     floor_rises: u8,
-    /// Numbers that the switch gives out before it refuses writes.
-    #[arg(long, default_value_t = 8)]
-    counter_max: u8,
     /// Leave a mechanism out; may be repeated.
     #[arg(long, value_name = "NAME", value_parser = names(replicas::ABLATIONS))]
     ablate: Vec<String>,
-    /// Look only at what clients see, not at what nodes lack.
-    #[arg(long)]
-    only_seen: bool,
-    /// Keep packets that can't matter any more: slower, and the same verdict.
-    #[arg(long)]
-    keep_dead_packets: bool,
+    #[command(flatten)]
+    scope: Scope,
     #[command(flatten)]
     limits: Limits,
 }
@@ -274,10 +274,10 @@ impl Replicas {
                 given_up: self.given_up,
                 floor_rises: self.floor_rises,
             },
-            counter_max: self.counter_max,
+            counter_max: self.scope.counter_max,
             without: self.ablate.iter().filter_map(left_out).collect(),
-            only_seen: self.only_seen,
-            keeps_dead_packets: self.keep_dead_packets,
+            only_seen: self.scope.only_seen,
+            keeps_dead_packets: self.scope.keep_dead_packets,
             ..replicas::Config::of(&self.operations)?
         })
     }
@@ -316,8 +316,8 @@ impl Rack {
         if self.moves > 1 || self.other_recoveries > 2 || self.moves * self.other_recoveries > 0 {
             return Err("at most 1 move, or else 2 recoveries of the other chain".into());
         }
-        if !(1..=31).contains(&self.counter_max) || !(1..=3).contains(&self.layers) {
-            return Err("1 to 31 numbers, and 1 to 3 layers".into());
+        if !(1..=3).contains(&self.layers) {
+            return Err("1 to 3 layers".into());
         }
         Ok(Config {
             admissions: self.admissions,
@@ -331,16 +331,16 @@ impl Rack {
             other_recoveries: self.other_recoveries,
             protection: self.protection.clone(),
             declares: self.declares,
-            only_seen: self.only_seen,
+            only_seen: self.scope.only_seen,
             snapshots: self.snapshots,
             node_restarts: self.node_restarts,
             controller_restarts: self.controller_restarts,
             floor_rises: self.floor_rises,
             two_cores: self.two_cores,
             gives_up: self.gives_up,
-            counter_max: self.counter_max,
+            counter_max: self.scope.counter_max,
             without: self.ablate.iter().filter_map(|name| left_out_by(ABLATIONS, name)).collect(),
-            keeps_dead_packets: self.keep_dead_packets,
+            keeps_dead_packets: self.scope.keep_dead_packets,
             ..Config::of(&self.operations)?
         })
     }

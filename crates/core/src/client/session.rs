@@ -152,7 +152,7 @@ pub struct Session {
     chains: ByChain<ChainState>,
     /// Some of them have spines.
     has_spines: bool,
-    /// The last time that the session was told, for what is sent then.
+    /// The time that the session was told last: `poll_packet` isn't told one.
     now_us: u64,
     /// Which of them serves each key.
     served: ChainMap,

@@ -279,12 +279,12 @@ impl Shim {
         let hashed = hashed && header.routing == header.key_hash.routing();
         let stranger =
             config.switch.is_some_and(|switch| switch != from) && !self.copies.is_at(from, header);
-        let viewed = mine && config.map.numbered(header.partition).view == header.view;
+        let is_in_view = mine && config.map.numbered(header.partition).view == header.view;
         if !mine || !hashed || (self.mechanisms.epoch_fence() && stranger) {
             self.statistics.dropped_stranger += 1;
             return false;
         }
-        if !viewed {
+        if !is_in_view {
             self.statistics.dropped_view += 1;
             return false;
         }

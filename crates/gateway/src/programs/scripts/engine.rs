@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex};
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// Memory that one script may take beyond what was taken before, and what it is given. It may take
-/// more by what scripts of a common size are given and leave, if those before left nothing.
+/// Memory that one script may take beyond what was in use before, and what it is given. The limit
+/// of common scripts allows for garbage ([`GARBAGE_BYTES_MAX`]) and arguments
+/// ([`COMMON_BYTES_MAX`]): where there are none, a script may take as much more.
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
