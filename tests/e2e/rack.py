@@ -1,5 +1,6 @@
 """Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
 
+import collections
 import contextlib
 import dataclasses
 import errno
@@ -251,11 +252,13 @@ class Writers:
     """Connections that write rising versions, and know of each key what was acknowledged and what was tried."""
 
     KEYS = 60
+    WHY_MAX = 20
 
     def __init__(self, address, connections=4):
-        self.address, self.stopping = address, threading.Event()
+        self.address, self.stopping, self.began = address, threading.Event(), time.monotonic()
         self.acknowledged, self.tried, self.failures = {}, {}, []
         self.count, self.errors, self.longest_s = 0, 0, 0.0
+        self.why = collections.deque(maxlen=self.WHY_MAX)  # when and why writes failed last
         self.threads = [threading.Thread(target=self.write, args=(i,), daemon=True) for i in range(connections)]
         for thread in self.threads:
             thread.start()
@@ -275,13 +278,18 @@ class Writers:
                 got = client.run("GET", key)
                 if got is None or int(got.split(b":")[0]) < self.acknowledged.get(key, 0):
                     self.failures.append(f"{key}: acknowledged {self.acknowledged.get(key)}, read {got!r} at once")
-            except Failed:
-                self.errors += 1  # indeterminate, or not now: the version may or may not be there
-            except OSError:
-                self.errors += 1
+            except Failed as error:
+                self.failed(key, began, error)  # indeterminate, or not now: the version may or may not be there
+            except OSError as error:
+                self.failed(key, began, error)
                 client = None
                 time.sleep(0.02)
             self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def failed(self, key, began, error):
+        self.errors += 1
+        now = time.monotonic()
+        self.why.append(f"at {now - self.began:.2f} s, after {now - began:.2f} s: {key}: {error!r}")
 
     def go_on(self, count=100):
         """Whether this many more are written before long."""

@@ -6,6 +6,7 @@ It fails if a write fails (but for those of connections that the gateway's end b
 
 import argparse
 import os
+import time
 
 from rack import SWITCHBACK, Shape, Writers, running
 from switches import check, ctl, serving, until
@@ -26,8 +27,11 @@ class Upgrade:
 
     def restart(self, name):
         """Ends a process as systemd does, and starts it with the newer program."""
+        began = time.monotonic()
         self.rack.parts[name].stop()
+        ended = time.monotonic()
         self.start(name)
+        print(f"{name}: {ended - began:.2f} s to end, {time.monotonic() - ended:.2f} s to start")
 
     def start(self, name):
         self.rack.start(name)
@@ -71,7 +75,8 @@ class Upgrade:
     def errors(self, what):
         """Writes that failed since the last look."""
         count, self.writers.errors = self.writers.errors, 0
-        print(f"{what}: {count} writes failed")
+        print(f"{what}: {count} writes failed", *self.writers.why, sep="\n    ")
+        self.writers.why.clear()
         return count
 
 
