@@ -11,7 +11,9 @@ use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::failure::Failure;
 use crate::resp::write;
 use mlua::state::{GcIncParams, GcMode};
-use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, StdLib, Table, Value, VmState};
+use mlua::{
+    Function, HookTriggers, Lua, LuaOptions, MultiValue, RegistryKey, StdLib, Table, Value, VmState,
+};
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex};
 
@@ -38,7 +40,8 @@ const SORTED_MAX: usize = 10_000;
 pub(crate) struct Compiled {
     pub(crate) sha: Sha,
     pub(super) text: Arc<[u8]>,
-    function: Function,
+    /// Where in Lua's registry its function is.
+    function: RegistryKey,
     pub(crate) is_read_only: bool,
 }
 
@@ -101,7 +104,10 @@ impl Engine {
         self.limit_memory(0);
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
-            self.compile.call::<(Option<Function>, Option<mlua::LuaString>)>(body)
+            let (function, error): (Option<Function>, Option<mlua::LuaString>) =
+                self.compile.call(body)?;
+            let function = function.map(|function| self.lua.create_registry_value(function));
+            Ok::<_, mlua::Error>((function.transpose()?, error))
         })();
         self.limit_memory(self.common_limit());
         lock(&self.host).budget = budget;
@@ -190,6 +196,7 @@ impl Engine {
     }
 
     fn collect_all(&mut self) {
+        self.lua.expire_registry_values(); // those of forgotten scripts
         let _ = self.lua.gc_collect(); // it can't fail: no finalizer is a script's
         self.floor_bytes = self.lua.used_memory();
         let percent = 100 + 100 * GARBAGE_BYTES_MAX / self.floor_bytes.max(1);

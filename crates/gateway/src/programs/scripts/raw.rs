@@ -8,37 +8,109 @@ use super::Call;
 use super::host::{Host, Word, guarded, lock};
 use super::replies::Line;
 use super::words::Words;
-use mlua::{Function, LightUserData, Lua, Table, Value, ffi};
+use mlua::{Function, Lua, RegistryKey, Table, Value, ffi};
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
 use std::sync::{Arc, Mutex};
 
+/// Where scripts find their words.
+const KEYS: &str = "KEYS";
+const ARGV: &str = "ARGV";
+
 /// Places on Lua's stack that one level of a reply takes.
 const PLACES: c_int = 4;
 
-/// What runs scripts: a function that sets KEYS and ARGV in `globals`, and has `handle` make a table
-/// of what a script raises.
+/// Runs scripts: has them find their words in KEYS and ARGV, and `handle` make a table of what they
+/// raise.
 #[derive(Debug)]
-pub(super) struct Caller(Function);
+pub(super) struct Caller {
+    /// Lua's main state.
+    state: *mut ffi::lua_State,
+    lua: Lua,
+    globals: Table,
+    call: RegistryKey,
+    handle: RegistryKey,
+    /// Through this place what a script returns gets to mlua, if it isn't as plain as a number.
+    returned: RegistryKey,
+}
+
+// SAFETY: the state ends with `lua`, which may be sent, too, and is used through a `Caller` only, of
+// which there is one.
+unsafe impl Send for Caller {}
 
 impl Caller {
     pub(super) fn new(lua: &Lua, globals: Table, handle: Function) -> mlua::Result<Caller> {
-        // SAFETY: both upvalues are on the stack when the function takes them.
-        let caller = unsafe {
-            lua.exec_raw((globals, handle), |state| ffi::lua_pushcclosure(state, call_script, 2))
-        };
-        caller.map(Caller)
+        let mut main = ptr::null_mut();
+        // SAFETY: all upvalues are on the stack when the function takes them.
+        let call: Function = unsafe {
+            lua.exec_raw((&globals, KEYS, ARGV), |state| {
+                main = state;
+                ffi::lua_pushcclosure(state, call_script, 3);
+            })
+        }?;
+        Ok(Caller {
+            state: main,
+            lua: lua.clone(),
+            globals,
+            call: lua.create_registry_value(call)?,
+            handle: lua.create_registry_value(handle)?,
+            returned: lua.create_registry_value(false)?,
+        })
     }
 
-    /// Runs a script. True and its value, or false and its error; that is no table if there was no
-    /// memory for one.
+    /// Runs a script, which is in the registry. True and its value, or false and a table that tells
+    /// its error; if that is no table, there was no memory for one.
     ///
     /// # Errors
     ///
-    /// There was no memory to begin it.
-    pub(super) fn run(&self, script: &Function, call: &Call) -> mlua::Result<(bool, Value)> {
-        let call = LightUserData(ptr::from_ref(call).cast_mut().cast());
-        self.0.call((call, script))
+    /// There was no memory to return its value.
+    pub(super) fn run(&self, script: &RegistryKey, call: &Call) -> mlua::Result<(bool, Value)> {
+        let state = self.state;
+        // SAFETY: no function of Lua runs in the main state now, so that it has room for some values.
+        // What may raise an error is within the call of `call_script`; to look at a place of the
+        // registry, and to change one that exists, can't fail.
+        let (has_ended, value) = unsafe {
+            for key in [&self.handle, &self.call] {
+                ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, key.id().into());
+            }
+            ffi::lua_pushlightuserdata(state, ptr::from_ref(call).cast_mut().cast());
+            ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, script.id().into());
+            let has_ended = ffi::lua_pcall(state, 2, 1, -4) == ffi::LUA_OK;
+            let value = match ffi::lua_type(state, -1) {
+                ffi::LUA_TNUMBER => Some(Value::Number(ffi::lua_tonumber(state, -1))),
+                ffi::LUA_TBOOLEAN => Some(Value::Boolean(ffi::lua_toboolean(state, -1) != 0)),
+                ffi::LUA_TTABLE => None,
+                ffi::LUA_TSTRING if has_ended => None,
+                _ => Some(Value::Nil),
+            };
+            let place = self.returned.id().into();
+            if value.is_none() {
+                ffi::lua_pushvalue(state, -1);
+                ffi::lua_rawseti(state, ffi::LUA_REGISTRYINDEX, place);
+            }
+            ffi::lua_pop(state, 2);
+            (has_ended, value)
+        };
+        if call.is_large() {
+            for name in [KEYS, ARGV] {
+                self.globals.raw_set(name, Value::Nil)?;
+            }
+        }
+        let value = match value {
+            Some(value) => value,
+            None => self.take_returned()?,
+        };
+        Ok((has_ended, value))
+    }
+
+    fn take_returned(&self) -> mlua::Result<Value> {
+        let value = self.lua.registry_value(&self.returned)?;
+        // SAFETY: as above.
+        unsafe {
+            ffi::lua_pushboolean(self.state, 0);
+            ffi::lua_rawseti(self.state, ffi::LUA_REGISTRYINDEX, self.returned.id().into());
+        }
+        Ok(value)
     }
 }
 
@@ -48,22 +120,13 @@ unsafe extern "C-unwind" fn call_script(state: *mut ffi::lua_State) -> c_int {
     // `run` has put its call and the script on the stack. Nothing on this stack needs a drop.
     unsafe {
         let call = &*ffi::lua_touserdata(state, 1).cast::<Call>();
-        push_words(state, &call.keys);
-        ffi::lua_setfield(state, ffi::lua_upvalueindex(1), c"KEYS".as_ptr());
-        push_words(state, &call.arguments);
-        ffi::lua_setfield(state, ffi::lua_upvalueindex(1), c"ARGV".as_ptr());
-        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
-        ffi::lua_insert(state, 2);
-        let has_ended = ffi::lua_pcall(state, 0, 1, 2) == ffi::LUA_OK;
-        if call.is_large() {
-            for name in [c"KEYS", c"ARGV"] {
-                ffi::lua_pushnil(state);
-                ffi::lua_setfield(state, ffi::lua_upvalueindex(1), name.as_ptr());
-            }
+        for (name, words) in [(2, &call.keys), (3, &call.arguments)] {
+            ffi::lua_pushvalue(state, ffi::lua_upvalueindex(name));
+            push_words(state, words);
+            ffi::lua_rawset(state, ffi::lua_upvalueindex(1));
         }
-        ffi::lua_pushboolean(state, c_int::from(has_ended));
-        ffi::lua_insert(state, -2);
-        2
+        ffi::lua_call(state, 0, 1);
+        1
     }
 }
 
