@@ -263,6 +263,12 @@ impl Controller {
         chain.map_or((0, &[]), Chain::abandoned_clients)
     }
 
+    /// How many losses of a chain were declared in this run of the controller, and the last one.
+    pub fn losses(&self, chain: ChainId) -> (u64, Option<Loss>) {
+        let mut chains = self.chains.iter();
+        chains.find(|known| known.id() == chain).map_or((0, None), Chain::losses)
+    }
+
     /// Commands that wait for their answer.
     pub fn commands_outstanding(&self) -> usize {
         self.chains.iter().map(Chain::commands_outstanding).sum()

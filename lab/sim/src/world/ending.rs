@@ -236,8 +236,11 @@ impl World {
 
     pub(super) fn is_settled(&self) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
-        let chains = controller.chain_statuses();
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
+        if !idle || !self.control.is_prompt(self.now_us) {
+            return false;
+        }
+        let chains = controller.chain_statuses();
         let moved = self
             .clients
             .iter()
@@ -255,7 +258,7 @@ impl World {
         };
         let switched = chains.iter().all(|chain| serving(chain.epoch) >= layers(chain));
         let serves = switched && controller.is_serving() && !controller.is_bypassing();
-        idle && moved && serves && self.control.is_prompt(self.now_us)
+        moved && serves
     }
 
     /// Whether nothing is on its way any more.
