@@ -16,8 +16,6 @@ use switchback_rack::admin::RackStatus;
 use switchback_rack::config::{Cache, Overrides, RackConfig};
 use switchback_rack::parts::client_links;
 
-/// A switch that is silent for longer is dead. The default is for busy hosts.
-const SWITCH_TIMEOUT_MS: u64 = 200;
 /// The load's number on the control channel; gateways draw larger ones.
 const CLIENT: u64 = 1;
 
@@ -220,7 +218,6 @@ fn described() -> anyhow::Result<String> {
     let (value_bytes, slots) = Cache::classes_of_one_size(CACHE_RECORDS, VALUE_BYTES as u32)[0];
     let mut text = format!(
         "[rack]\nname = \"demo\"\ndata = \"data\"\nmetrics = \"{}\"\n\
-         switch_timeout_ms = {SWITCH_TIMEOUT_MS}\n\
          [cache]\nrecords = {CACHE_RECORDS}\nclasses = [[{value_bytes}, {slots}]]\n\
          [controller]\nlisten = \"{}\"\n\
          [gateway]\nresp = \"{}\"\nmetrics = \"{}\"\nworkers = 1\n\
