@@ -96,6 +96,10 @@ pub(super) struct Sketch {
     counters: Vec<u32>,
     places: HashTable<u16>,
     samples: u32,
+    /// No counter is lower, if all places are taken.
+    lowest: u32,
+    /// Where the search for a counter that is as low goes on.
+    cursor: usize,
 }
 
 impl Default for Sketch {
@@ -105,6 +109,8 @@ impl Default for Sketch {
             counters: Vec::with_capacity(KEYS),
             places: HashTable::with_capacity(KEYS),
             samples: 0,
+            lowest: 0,
+            cursor: 0,
         }
     }
 }
@@ -114,7 +120,7 @@ impl Sketch {
         self.keys.clear();
         self.counters.clear();
         self.places.clear();
-        self.samples = 0;
+        (self.samples, self.lowest, self.cursor) = (0, 0, 0);
     }
 
     pub(super) fn add(&mut self, access: Access, subject: Subject<'_>) {
@@ -140,8 +146,7 @@ impl Sketch {
             self.counters.push(0);
             self.keys.len() - 1
         } else {
-            let counters = self.counters.iter().enumerate();
-            let (at, _) = counters.min_by_key(|(_, counter)| **counter).expect("KEYS isn't 0");
+            let at = self.find_lowest();
             let left = std::mem::replace(&mut self.keys[at], key).hash;
             let is_it = |place: &u16| usize::from(*place) == at;
             if let Ok(place) = self.places.find_entry(left.low(), is_it) {
@@ -153,6 +158,20 @@ impl Sketch {
         let low = |place: &u16| keys[usize::from(*place)].hash.low();
         self.places.insert_unique(hash.low(), at as u16, low);
         at
+    }
+
+    /// A place whose counter is the lowest. Counters only rise, so the search goes on where the last
+    /// one ended: once around it has found each that is still as low, and the lowest one has risen.
+    fn find_lowest(&mut self) -> usize {
+        loop {
+            let rest = &self.counters[self.cursor..];
+            if let Some(at) = rest.iter().position(|counter| *counter == self.lowest) {
+                self.cursor += at + 1;
+                return self.cursor - 1;
+            }
+            self.cursor = 0;
+            self.lowest = self.counters.iter().copied().min().expect("KEYS isn't 0");
+        }
     }
 
     /// All samples, also of keys that have no place.
