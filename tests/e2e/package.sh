@@ -33,6 +33,8 @@ for unit in examples/systemd/*.service; do
 done
 check 'units run the program where the package has it' \
     equal "$(sed -n 's/^ExecStart\(Pre\)\?=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" /usr/bin/switchback
+check 'and else only what every system has' \
+    equal "$(sed -n 's/^Exec\(Reload\|Stop\)=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" /bin/sh
 check 'and as the user that it makes' \
     equal "$(sed -n 's/^User=//p' "$staged"/units/*.service | sort -u)" \
     "$(sed -n 's/.*--gecos .* \([a-z]*\)$/\1/p' contrib/deb/postinst)"
