@@ -64,6 +64,18 @@ stored() {
     up --cache-records 16
     PHASE=read examples/ycsb/run.sh "$host" "$port" && [ "$(redis-cli -p "$port" dbsize)" = 1000 ]
 }
+# Clients that are made for Redis Cluster, with a gateway that passes for one.
+cluster() {
+    kill "$rack" && wait "$rack" || return
+    printf '[gateway]\ncluster = "emulated"\n' >"$directory/cluster.toml"
+    up --config "$directory/cluster.toml" --sync none || return
+    [ "$(redis-cli -c -p "$port" set greeting hello)" = OK ] &&
+        redis-cli --cluster check "$host:$port" | grep -q 'All 16384 slots covered' &&
+        examples/clients/venv.sh examples/clients/python cluster.py "$host" "$port"
+}
+check 'redis-cli -c and RedisCluster of redis-py' cluster
+kill "$rack" && wait "$rack"
+up --sync none
 check 'YCSB A, absorbed by the cache' absorbed
 check 'YCSB A, every record read back after a restart' stored
 echo "$passed passed, $failed failed"

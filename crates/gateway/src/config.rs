@@ -33,6 +33,47 @@ impl Transactions {
     }
 }
 
+/// Whether the gateway passes for a Redis Cluster of which it owns every slot, so that clients that
+/// are made for clusters work with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Cluster {
+    /// It says that it isn't one, as redis-server does without `cluster-enabled`.
+    #[default]
+    Off,
+    /// It does.
+    Emulated,
+}
+
+impl Cluster {
+    /// All of them.
+    pub const ALL: [Cluster; 2] = [Cluster::Off, Cluster::Emulated];
+
+    /// As `rack.toml` spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cluster::Off => "off",
+            Cluster::Emulated => "emulated",
+        }
+    }
+
+    /// What HELLO and INFO call it.
+    pub(crate) const fn redis_mode(self) -> &'static str {
+        match self {
+            Cluster::Off => "standalone",
+            Cluster::Emulated => "cluster",
+        }
+    }
+}
+
+impl FromStr for Cluster {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cluster, String> {
+        let named = Cluster::ALL.into_iter().find(|choice| choice.name() == text);
+        named.ok_or_else(|| format!("{text:?} is none of \"off\", \"emulated\""))
+    }
+}
+
 impl FromStr for Transactions {
     type Err = String;
 
@@ -64,6 +105,8 @@ pub struct GatewayConfig {
     pub session: ClientConfig,
     /// What becomes of transactions of several keys.
     pub transactions: Transactions,
+    /// Whether it passes for a Redis Cluster.
+    pub cluster: Cluster,
     /// How long a command may wait for a lane, a session or a snapshot before it fails.
     pub wait_max: Duration,
     /// Connections.
@@ -96,6 +139,7 @@ impl Default for GatewayConfig {
             client_id_base: 1,
             session: ClientConfig::default(),
             transactions: Transactions::default(),
+            cluster: Cluster::default(),
             wait_max: Duration::from_secs(5),
             max_clients: 10_000,
             pipeline_max: 128,

@@ -309,9 +309,8 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Keys => Ok(Plan::Scan(Kind::Keys, options::keys(args.get(1)))),
         Verb::RandomKey => Ok(Plan::Scan(Kind::Random, options::random_key())),
         Verb::Time => Ok(Plan::Here(introspect::time)),
-        Verb::ReadOnly | Verb::ReadWrite => {
-            Err(Failure::Static("ERR This instance has cluster support disabled"))
-        }
+        Verb::ReadOnly | Verb::ReadWrite | Verb::Asking => Ok(Plan::Here(introspect::set_mode)),
+        Verb::Cluster => Ok(Plan::Here(introspect::cluster)),
         Verb::Expire | Verb::PExpire | Verb::ExpireAt | Verb::PExpireAt => {
             one(expire(verb, args, now_ms)?)
         }

@@ -7,7 +7,8 @@ use fake::redis::Redis;
 use fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use switchback_gateway::{GatewayConfig, Transactions};
+use std::time::{Duration, Instant};
+use switchback_gateway::{Cluster, GatewayConfig, Transactions};
 
 /// Fixed commands, one a line; `|` stands for an empty word, `~n~` for n bytes of x.
 const SCRIPT: &str = include_str!("differential.script");
@@ -82,6 +83,75 @@ fn the_script_is_answered_as_by_redis() {
                     "RESP{version}, {mood}: {got:?} is not {wanted:?}: {line}"
                 );
             }
+        }
+    }
+}
+
+/// What clients for clusters ask, and what may be asked wrongly.
+const OF_CLUSTERS: &[&str] = &[
+    "CLUSTER INFO",
+    "CLUSTER MYID",
+    "CLUSTER SLOTS",
+    "CLUSTER SHARDS",
+    "CLUSTER NODES",
+    "CLUSTER LINKS",
+    "CLUSTER KEYSLOT a",
+    "CLUSTER KEYSLOT a{b}c",
+    "CLUSTER KEYSLOT a{}c",
+    "CLUSTER KEYSLOT {b",
+    "CLUSTER KEYSLOT",
+    "CLUSTER REPLICAS nobody",
+    "CLUSTER REPLICAS",
+    "CLUSTER COUNTKEYSINSLOT x",
+    "CLUSTER COUNTKEYSINSLOT 16384",
+    "CLUSTER GETKEYSINSLOT 1",
+    "CLUSTER nonsense",
+    "CLUSTER SLOTS x",
+    "CLUSTER",
+    "READONLY",
+    "READWRITE",
+    "ASKING",
+    "INFO cluster",
+    "SELECT 0",
+    "SELECT 1",
+    "SELECT x",
+];
+
+/// But for what a cluster of which one server owns all slots is named and where it is.
+#[test]
+fn a_cluster_of_one_owner_answers_as_redis_does() {
+    let more = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];
+    let Some(redis) = Redis::start(&more) else { return };
+    let emulated = GatewayConfig { cluster: Cluster::Emulated, ..config() };
+    let gateway = FakeRack::default().start(emulated);
+    let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
+    theirs.ask("CLUSTER ADDSLOTSRANGE 0 16383");
+    let begin = Instant::now();
+    while !theirs.ask("CLUSTER INFO").contains("cluster_state:ok") {
+        assert!(begin.elapsed() < fake::PATIENCE, "redis-server is no cluster");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let name = |client: &mut Client| {
+        let reply = client.ask("CLUSTER MYID");
+        reply.lines().nth(1).expect("a name").to_owned()
+    };
+    let names = [name(&mut theirs), name(&mut ours)];
+    let ports = [redis.address.port(), gateway.local_addr().port()];
+    for version in ["2", "3"] {
+        let [wanted, got] =
+            [&mut theirs, &mut ours].map(|client| client.ask(&format!("HELLO {version}")));
+        let mode = |hello: &str| {
+            hello.lines().skip_while(|line| *line != "mode").nth(2).map(str::to_owned)
+        };
+        assert_eq!(mode(&got), mode(&wanted));
+        for line in OF_CLUSTERS {
+            let answer = |client: &mut Client, at: usize| {
+                let bus = ports[at] + 10_000;
+                let reply = call(client, &words(line)).replace(&names[at], "NAME");
+                reply.replace(&bus.to_string(), "BUS").replace(&ports[at].to_string(), "PORT")
+            };
+            let (wanted, got) = (answer(&mut theirs, 0), answer(&mut ours, 1));
+            assert_eq!(got, wanted, "RESP{version}: {line}");
         }
     }
 }

@@ -60,6 +60,7 @@ pub fn start(
         client_id_base,
         session: blueprint::rack(config).client(spooled),
         transactions: gateway.transactions,
+        cluster: gateway.cluster,
         wait_max: Duration::from_millis(gateway.wait_ms),
         max_clients: max_clients(config),
         pipeline_max: gateway.pipeline_max as usize,

@@ -2,6 +2,7 @@
 
 use super::options::OUT_OF_INT;
 use super::{Verb, glob};
+use crate::config::Cluster;
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse, refuse_command};
 use crate::failure::ErrorKind;
@@ -14,6 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 mod catalogue;
 mod clients;
+mod cluster;
 mod hot;
 mod info;
 mod latency;
@@ -23,6 +25,7 @@ mod slowlog;
 pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
+pub(crate) use cluster::{cluster, set_mode};
 pub(crate) use hot::{frequency, hot_keys};
 pub(crate) use latency::latency;
 use monitor::end_monitor;
@@ -102,9 +105,12 @@ fn ok(running: &mut Running, id: ConnectionId, verb: Verb) {
     answer_here(running, id, Some(verb), |out, _| write::simple(out, "OK"));
 }
 
-pub(crate) fn select(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn select(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     match parse_i64(args.get(1)) {
         Some(0) => ok(running, id, Verb::Select),
+        Some(_) if shared.config.cluster == Cluster::Emulated => {
+            refuse(running, id, ErrorKind::Command, "ERR SELECT is not allowed in cluster mode");
+        }
         Some(number) if i32::try_from(number).is_err() => {
             refuse(running, id, ErrorKind::Command, OUT_OF_INT);
         }
@@ -204,10 +210,11 @@ pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, ar
     connection.resp3 = wish.unwrap_or(connection.resp3);
     let (number, resp3) = (connection.number, connection.resp3);
     shared.describe(number, |info| info.resp3 = resp3);
-    answer_here(running, id, Some(Verb::Hello), |out, resp3| greet(out, resp3, number));
+    let mode = shared.config.cluster.redis_mode();
+    answer_here(running, id, Some(Verb::Hello), |out, resp3| greet(out, resp3, number, mode));
 }
 
-fn greet(out: &mut Vec<u8>, resp3: bool, number: u64) {
+fn greet(out: &mut Vec<u8>, resp3: bool, number: u64, mode: &str) {
     write::map(out, 7, resp3);
     for (key, value) in [("server", "switchback"), ("version", REDIS_VERSION)] {
         write::bulk(out, key.as_bytes());
@@ -217,7 +224,7 @@ fn greet(out: &mut Vec<u8>, resp3: bool, number: u64) {
     write::integer(out, if resp3 { 3 } else { 2 });
     write::bulk(out, b"id");
     write::integer(out, number as i64);
-    for (key, value) in [("mode", "standalone"), ("role", "master")] {
+    for (key, value) in [("mode", mode), ("role", "master")] {
         write::bulk(out, key.as_bytes());
         write::bulk(out, value.as_bytes());
     }
@@ -240,6 +247,25 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
     let known: &[&str] = match verb {
+        Verb::Cluster => &[
+            "addslots",
+            "addslotsrange",
+            "bumpepoch",
+            "count-failure-reports",
+            "countkeysinslot",
+            "delslots",
+            "delslotsrange",
+            "failover",
+            "flushslots",
+            "forget",
+            "getkeysinslot",
+            "meet",
+            "replicate",
+            "reset",
+            "saveconfig",
+            "set-config-epoch",
+            "setslot",
+        ],
         Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
         Verb::Config => &["rewrite", "resetstat", "help"],
         Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],

@@ -51,6 +51,7 @@ pub struct Spec {
 
 commands! {
     Append "append" 3 [write denyoom fast] 1 1 1 "string" "2.0.0" "Appends a string to the value of a key.";
+    Asking "asking" 1 [fast] 0 0 0 "cluster" "3.0.0" "Has the next command executed though its slot is elsewhere; none is.";
     Auth "auth" -2 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Authenticates the connection.";
     BitCount "bitcount" -2 [readonly] 1 1 1 "bitmap" "2.6.0" "Counts the bits of a value that are set.";
     BitField "bitfield" -2 [write denyoom] 1 1 1 "bitmap" "3.2.0" "Reads and changes integers of any size within a value.";
@@ -58,6 +59,7 @@ commands! {
     BitOp "bitop" -4 [write denyoom] 2 -1 1 "bitmap" "2.6.0" "Combines values bit by bit, and stores the result.";
     BitPos "bitpos" -3 [readonly] 1 1 1 "bitmap" "2.8.7" "Finds the first bit of a value that is set, or that is clear.";
     Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0" "A container for client connection commands.";
+    Cluster "cluster" -2 [] 0 0 0 "cluster" "3.0.0" "A container for Redis Cluster commands.";
     Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13" "Returns information about the commands.";
     Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0" "A container for configuration commands.";
     Copy "copy" -3 [write denyoom] 1 2 1 "generic" "6.2.0" "Copies the value of a key to another key.";
@@ -112,7 +114,7 @@ commands! {
     PTtl "pttl" 2 [readonly fast] 1 1 1 "generic" "2.6.0" "Returns the time to live of a key in milliseconds.";
     Quit "quit" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Closes the connection.";
     RandomKey "randomkey" 1 [readonly] 0 0 0 "generic" "1.0.0" "Returns some key.";
-    ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Allows reads of replicas in a cluster; there is none.";
+    ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Allows reads of replicas in a cluster; there are none.";
     ReadWrite "readwrite" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Ends what READONLY begins.";
     Rename "rename" 3 [write] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key.";
     RenameNx "renamenx" 3 [write fast] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key, if that doesn't exist.";

@@ -168,8 +168,6 @@ const REASONS: &[(&str, &[&str])] = &[
             "wait",
             "waitaof",
             "shutdown",
-            "cluster",
-            "asking",
             "migrate",
             "restore-asking",
         ],

@@ -10,7 +10,7 @@ use switchback_core::control::DOMAIN_BYTES_MAX;
 use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
-use switchback_gateway::{TlsFiles, Transactions};
+use switchback_gateway::{Cluster, TlsFiles, Transactions};
 use switchback_wire::{LAYERS_MAX, Scheme};
 use toml::de::DeTable;
 
@@ -320,6 +320,7 @@ fn gateway(
         max_clients: section.small(reader, "max_clients", 1..=1_000_000, 10_000),
         pipeline_max: section.small(reader, "pipeline_max", 1..=65536, 128),
         transactions: section.choice(reader, "transactions", Transactions::Refuse),
+        cluster: section.choice(reader, "cluster", Cluster::Off),
         wait_ms: section.integer(reader, "wait_ms", 1..=DAY_MS, 5000),
         unread_max_mb: section.small(reader, "unread_max_mb", 2..=MB_MAX, 256),
         buffers_max_mb: section.small(reader, "buffers_max_mb", 2..=MB_MAX, 512),

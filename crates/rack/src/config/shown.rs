@@ -110,6 +110,7 @@ fn gateway(gateway: &Gateway) -> Value {
         "max_clients": gateway.max_clients,
         "pipeline_max": gateway.pipeline_max,
         "transactions": gateway.transactions.name(),
+        "cluster": gateway.cluster.name(),
         "wait_ms": gateway.wait_ms,
         "unread_max_mb": gateway.unread_max_mb,
         "buffers_max_mb": gateway.buffers_max_mb,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_engine::{Kind, Options};
-use switchback_gateway::{TlsFiles, Transactions};
+use switchback_gateway::{Cluster, TlsFiles, Transactions};
 use switchback_wire::{CACHED_VALUE_BYTES_MAX, Scheme};
 
 /// An enumeration whose members have one spelling in `rack.toml` and on the command line.
@@ -288,6 +288,8 @@ pub struct Gateway {
     pub pipeline_max: u32,
     /// What becomes of transactions of several keys.
     pub transactions: Transactions,
+    /// Whether the gateway passes for a Redis Cluster.
+    pub cluster: Cluster,
     /// How long a command may wait for a lane, a session or a snapshot before it fails.
     pub wait_ms: u64,
     /// Replies that a connection may leave unread before it is closed; also the longest reply.

@@ -2,6 +2,7 @@
 
 use super::REDIS_VERSION;
 use crate::command::Verb;
+use crate::config::Cluster;
 use crate::failure::ErrorKind;
 use crate::resp::Args;
 use crate::running::Running;
@@ -19,6 +20,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("persistence", persistence),
     ("stats", stats),
     ("replication", replication),
+    ("cluster", cluster),
     ("commandstats", command_stats),
     ("errorstats", error_stats),
 ];
@@ -61,7 +63,7 @@ fn server(text: &mut String, _: &Running, shared: &Shared) {
     text.push_str("# Server\r\n");
     line(text, "redis_version", REDIS_VERSION);
     line(text, "switchback_version", env!("CARGO_PKG_VERSION"));
-    line(text, "redis_mode", "standalone");
+    line(text, "redis_mode", shared.config.cluster.redis_mode());
     line(text, "os", std::env::consts::OS);
     line(text, "arch_bits", usize::BITS);
     line(text, "multiplexing_api", "epoll");
@@ -150,6 +152,11 @@ fn replication(text: &mut String, _: &Running, _: &Shared) {
     text.push_str("# Replication\r\n");
     line(text, "role", "master");
     line(text, "connected_slaves", 0);
+}
+
+fn cluster(text: &mut String, _: &Running, shared: &Shared) {
+    text.push_str("# Cluster\r\n");
+    line(text, "cluster_enabled", u8::from(shared.config.cluster == Cluster::Emulated));
 }
 
 fn command_stats(text: &mut String, _: &Running, shared: &Shared) {
