@@ -45,5 +45,11 @@ check 'its data is where units may write' \
 for script in contrib/deb/postinst contrib/deb/prerm contrib/deb/postrm; do
     check "$script can be read by sh" sh -n "$script"
 done
+# Who has the copyright of the vendored files, as their licenses say, and not in the package's.
+unnamed() {
+    sed -n 's/^ *Copyright \((c) \)\?\([0-9].*\)/\2/p' crates/console/vendor/licenses.txt |
+        grep -vxFf <(sed -n 's/^Copyright: //p' contrib/deb/copyright)
+}
+check 'its copyright names those who have it of the vendored files' equal "$(unnamed)" ''
 check 'completions can be read by bash' bash -n "$staged/completions/switchback"
 [ "$failures" = 0 ]
