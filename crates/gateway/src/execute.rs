@@ -311,6 +311,7 @@ pub(crate) fn plan<'a>(verb: Verb, args: Args<'a>, now_ms: u64) -> Result<Plan<'
         Verb::Time => Ok(Plan::Here(introspect::time)),
         Verb::ReadOnly | Verb::ReadWrite | Verb::Asking => Ok(Plan::Here(introspect::set_mode)),
         Verb::Cluster => Ok(Plan::Here(introspect::cluster)),
+        Verb::Function => Ok(Plan::Here(introspect::function)),
         Verb::Expire | Verb::PExpire | Verb::ExpireAt | Verb::PExpireAt => {
             one(expire(verb, args, now_ms)?)
         }

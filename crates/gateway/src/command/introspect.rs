@@ -16,6 +16,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 mod catalogue;
 mod clients;
 mod cluster;
+mod functions;
 mod hot;
 mod info;
 mod latency;
@@ -26,6 +27,7 @@ pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
 pub(crate) use cluster::{cluster, set_mode};
+pub(crate) use functions::function;
 pub(crate) use hot::{frequency, hot_keys};
 pub(crate) use latency::latency;
 use monitor::end_monitor;
@@ -266,6 +268,7 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
             "set-config-epoch",
             "setslot",
         ],
+        Verb::Function => &["delete", "dump", "help", "kill", "load", "restore", "stats"],
         Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
         Verb::Config => &["rewrite", "resetstat", "help"],
         Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],

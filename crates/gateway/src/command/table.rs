@@ -83,6 +83,7 @@ commands! {
     ExpireTime "expiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0" "Returns the expiration of a key as a Unix time.";
     FlushAll "flushall" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
     FlushDb "flushdb" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
+    Function "function" -2 [noscript] 0 0 0 "scripting" "7.0.0" "A container for function commands.";
     Get "get" 2 [readonly fast] 1 1 1 "string" "1.0.0" "Returns the value of a key.";
     GetBit "getbit" 3 [readonly fast] 1 1 1 "bitmap" "2.2.0" "Returns a bit of a value.";
     GetDel "getdel" 2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after deleting it.";

@@ -132,10 +132,7 @@ const REASONS: &[(&str, &[&str])] = &[
             "sort_ro",
         ],
     ),
-    (
-        "it has no functions; scripts are run by EVAL and EVALSHA",
-        &["fcall", "fcall_ro", "function"],
-    ),
+    ("it has no functions; scripts are run by EVAL and EVALSHA", &["fcall", "fcall_ro"]),
     (
         "it has no publish and subscribe",
         &[

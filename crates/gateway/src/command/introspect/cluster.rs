@@ -107,7 +107,7 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
             let name = String::from_utf8_lossy(&args.get(2)[..args.get(2).len().min(128)]);
             refuse(running, id, ErrorKind::Command, &format!("ERR Unknown node {name}"));
         }
-        // Which keys a slot has is known to nobody: nodes have them by another hash.
+        // The rack cannot tell which keys a slot has: nodes have them by another hash.
         _ => match parse_i64(args.get(2)) {
             Some(slot) if (0..SLOTS.into()).contains(&slot) => {
                 refuse_subcommand(running, id, Verb::Cluster, args.get(1));
