@@ -16,12 +16,12 @@ ARGS ?=
 # The last commit whose program speaks version 8 of the control channel, and no other.
 LAST_WITH_VERSION_8 := 6947f97
 
-.PHONY: help setup run demo build deb image test fuzz soak nemesis upgrade bench fmt clean
+.PHONY: help setup run demo build deb image test fuzz soak nemesis upgrade redis-suite bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
 	@echo
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo 'ARGS goes to the program:  make run ARGS="--scheme netcache --nodes 8"'
 
@@ -62,6 +62,10 @@ nemesis: build ## Kill, pause and cut off parts of racks for SECONDS (600) each,
 
 upgrade: build ## Replace each part of a rack under load that a program of an older commit began; OLD=COMMIT
 	@OLD='$(or $(OLD),$(LAST_WITH_VERSION_8))' SWITCHBACK='$(abspath $(BINARY))' tests/e2e/two_builds.sh
+
+redis-suite: setup ## Pass the listed tests of Redis' own suite, with "refuse" and "batch"; REDIS_SOURCE=DIR of 7.0.15
+	@$(CARGO) build --release --quiet -p switchback
+	@REDIS_SOURCE='$(REDIS_SOURCE)' SWITCHBACK='$(abspath $(BINARY))' tests/redis_suite.sh $(ARGS)
 
 bench: setup ## Measure every scheme beside its limit
 	@$(CARGO) build --release --quiet -p switchback
