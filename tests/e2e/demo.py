@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import termios
 import time
+import urllib.request
 from pathlib import Path
 
 from checks import PATIENCE_S, PROGRAM, check, eventually, finish
@@ -128,6 +129,10 @@ def on_a_terminal(data):
     command = [PROGRAM, "ctl", "status", "--metrics", metrics]
     ask = lambda: subprocess.run(command, capture_output=True, text=True).stdout
     check("so does ctl", eventually(lambda: "serving" in ask()), ask())
+    console = re.search(r"(http://[\d.:]+/) +the console", demo.shown)[1]
+    as_a_browser = urllib.request.Request(console, headers={"Accept": "text/html"})
+    with urllib.request.urlopen(as_a_browser, timeout=30) as page:
+        check("and the console is where it says", b"<title>Switchback" in page.read())
     demo.press(b"k")
     check("k kills the switch that serves", demo.shows(r"kill -9 of switch \d"), demo.shown)
     # After the kill, and by a switch that wasn't killed.

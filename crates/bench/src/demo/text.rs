@@ -42,6 +42,10 @@ pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
         (format!("redis-cli -h {} -p {}", resp.ip(), resp.port()), "any Redis client, beside it"),
         (format!("{program} ctl status --metrics {metrics}"), "who answers, what is cached"),
         (format!("curl http://{metrics}/metrics"), "for Prometheus"),
+        (
+            format!("http://{metrics}/"),
+            "the console, in a browser; it shows keys that the gateway asks for",
+        ),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     for (command, what) in commands {
