@@ -74,6 +74,7 @@ cluster() {
         examples/clients/venv.sh examples/clients/python cluster.py "$host" "$port"
 }
 check 'redis-cli -c and RedisCluster of redis-py' cluster
+redis-cli -p "$port" flushall >/dev/null
 kill "$rack" && wait "$rack"
 up --sync none
 check 'YCSB A, absorbed by the cache' absorbed
