@@ -33,6 +33,15 @@ impl Transactions {
     }
 }
 
+impl FromStr for Transactions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Transactions, String> {
+        let named = Transactions::ALL.into_iter().find(|choice| choice.name() == text);
+        named.ok_or_else(|| format!("{text:?} is none of \"refuse\", \"batch\""))
+    }
+}
+
 /// Whether the gateway passes for a Redis Cluster of which it owns every slot, so that clients that
 /// are made for clusters work with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,15 +80,6 @@ impl FromStr for Cluster {
     fn from_str(text: &str) -> Result<Cluster, String> {
         let named = Cluster::ALL.into_iter().find(|choice| choice.name() == text);
         named.ok_or_else(|| format!("{text:?} is none of \"off\", \"emulated\""))
-    }
-}
-
-impl FromStr for Transactions {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Transactions, String> {
-        let named = Transactions::ALL.into_iter().find(|choice| choice.name() == text);
-        named.ok_or_else(|| format!("{text:?} is none of \"refuse\", \"batch\""))
     }
 }
 

@@ -249,25 +249,7 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
     let known: &[&str] = match verb {
-        Verb::Cluster => &[
-            "addslots",
-            "addslotsrange",
-            "bumpepoch",
-            "count-failure-reports",
-            "countkeysinslot",
-            "delslots",
-            "delslotsrange",
-            "failover",
-            "flushslots",
-            "forget",
-            "getkeysinslot",
-            "meet",
-            "replicate",
-            "reset",
-            "saveconfig",
-            "set-config-epoch",
-            "setslot",
-        ],
+        Verb::Cluster => cluster::UNSUPPORTED,
         Verb::Function => &["delete", "dump", "help", "kill", "load", "restore", "stats"],
         Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
         Verb::Config => &["rewrite", "resetstat", "help"],

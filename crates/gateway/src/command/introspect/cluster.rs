@@ -20,6 +20,27 @@ const BUS_PORT_OFFSET: u16 = 10_000;
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
 
+/// Subcommands of Redis that change a cluster, or look into what there is none of here.
+pub(super) const UNSUPPORTED: &[&str] = &[
+    "addslots",
+    "addslotsrange",
+    "bumpepoch",
+    "count-failure-reports",
+    "countkeysinslot",
+    "delslots",
+    "delslotsrange",
+    "failover",
+    "flushslots",
+    "forget",
+    "getkeysinslot",
+    "meet",
+    "replicate",
+    "reset",
+    "saveconfig",
+    "set-config-epoch",
+    "setslot",
+];
+
 const HELP: &[&str] = &[
     "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
     "INFO",
@@ -69,10 +90,11 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
         b"info" | b"myid" | b"slots" | b"shards" | b"nodes" | b"links" | b"help" => 2,
         b"keyslot" | b"replicas" | b"slaves" | b"countkeysinslot" => 3,
         b"getkeysinslot" => 4,
-        _ if is_of_redis(&sub) && shared.config.cluster == Cluster::Emulated => {
-            return refuse_subcommand(running, id, Verb::Cluster, args.get(1));
+        _ if shared.config.cluster == Cluster::Off
+            && UNSUPPORTED.iter().any(|other| other.as_bytes() == sub) =>
+        {
+            return refuse(running, id, ErrorKind::Command, DISABLED);
         }
-        _ if is_of_redis(&sub) => return refuse(running, id, ErrorKind::Command, DISABLED),
         _ => return no_subcommand(running, shared, id, args),
     };
     if args.len() != words {
@@ -119,28 +141,6 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
             }
         },
     }
-}
-
-/// Subcommands of Redis that change a cluster, or look into one.
-fn is_of_redis(sub: &[u8]) -> bool {
-    const OTHERS: &[&str] = &[
-        "addslots",
-        "addslotsrange",
-        "bumpepoch",
-        "count-failure-reports",
-        "delslots",
-        "delslotsrange",
-        "failover",
-        "flushslots",
-        "forget",
-        "meet",
-        "replicate",
-        "reset",
-        "saveconfig",
-        "set-config-epoch",
-        "setslot",
-    ];
-    OTHERS.iter().any(|other| other.as_bytes() == sub)
 }
 
 /// The address at which the client has reached the gateway: it can reach it there again.
