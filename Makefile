@@ -16,7 +16,7 @@ ARGS ?=
 # The last commit whose program speaks version 8 of the control channel, and no other.
 LAST_WITH_VERSION_8 := 6947f97
 
-.PHONY: help setup run demo build deb image test fuzz soak nemesis upgrade redis-suite bench fmt clean
+.PHONY: help setup run demo kills build deb image test fuzz soak nemesis upgrade redis-suite bench fmt clean
 
 help: ## What there is
 	@echo 'Switchback: an in-network write-back cache for key-value stores.'
@@ -32,9 +32,13 @@ run: setup ## Build, and start a rack: redis-cli -p 6380
 	@$(CARGO) build --release --quiet -p switchback
 	@exec $(BINARY) up --hints $(ARGS)
 
-demo: setup ## See it: a rack under load, and a key that kills its switch
+demo: setup ## See it: a rack under load, a console, and a key and a button that kill its switch
 	@$(CARGO) build --release --quiet -p switchback
 	@exec $(BINARY) demo $(ARGS)
+
+kills: setup ## Kill the demo's switch KILLS (20) times under load, and fail if anything was lost
+	@$(CARGO) build --release --quiet -p switchback
+	@exec $(BINARY) demo --headless --kills '$(or $(KILLS),20)'
 
 build: setup ## Build the product, switchback, and the laboratory, which "switchback lab" runs
 	scripts/build.sh

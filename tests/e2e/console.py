@@ -9,6 +9,7 @@ import http.server
 import json
 import os
 import random
+import re
 import subprocess
 import threading
 import time
@@ -24,6 +25,7 @@ from selenium.webdriver.common.keys import Keys
 
 from checks import PATIENCE_S, PROGRAM, check, eventually, finish
 from rack import Client, Failed, Rack, temporary
+from terminal import Terminal
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 RULES = Path(__file__).parents[2] / "contrib/prometheus/switchback.rules.yml"
@@ -420,6 +422,30 @@ def it_works_behind_a_proxy(browser, rack):
         proxy.shutdown()
 
 
+def the_demo_has_a_button(directory):
+    """The console of a demo, opened as its terminal says, shows the load and kills the switch."""
+    demo = Terminal(directory)
+    browser = None
+    try:
+        check("a demo starts", demo.shows(r"switch \d +stands by"), demo.shown)
+        origin, token = re.search(r"(http://[\d.:]+)/#t=([0-9a-f]{32})\D", demo.shown).groups()
+        browser = Browser(origin)
+        browser.driver.get(f"{origin}/#t={token}")
+        is_load = lambda: any(row[0].startswith("user") for row in browser.rows("Hottest keys"))
+        check("its load's keys are shown", eventually(is_load), browser.rows("Hottest keys"))
+        button = "//button[starts-with(text(), 'Kill the switch that serves')]"
+        eventually(lambda: browser.driver.find_elements(By.XPATH, button))
+        browser.driver.find_element(By.XPATH, button).click()
+        check("the button kills the switch", demo.shows(r"kill -9 of switch \d"), demo.shown)
+        check("the page says what comes", eventually(lambda: "asked to kill it" in browser.text("p[role=status]")))
+        check("and nothing is lost", demo.shows("records read once more: nothing lost"), demo.shown)
+    finally:
+        if browser:
+            browser.close()
+        demo.press(b"q")
+    check("the demo ends well", demo.ends() == 0, demo.shown)
+
+
 def little_is_loaded(browser):
     browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
     # Not from a page of the console: that would only change the hash, and load nothing.
@@ -466,6 +492,7 @@ def test():
             browser.close()
             load.end()
             rack.close()
+        the_demo_has_a_button(directory)
     finish()
 
 

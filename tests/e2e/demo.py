@@ -1,20 +1,17 @@
 """switchback demo as people and CI run it: on a terminal, without one, and ended in every way."""
 
-import fcntl
+import json
 import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
 import tempfile
-import termios
-import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
-from checks import PATIENCE_S, PROGRAM, check, eventually, finish
+from checks import PROGRAM, check, eventually, finish
+from terminal import Terminal
 
 
 def parts(data):
@@ -33,65 +30,6 @@ def parts(data):
 def is_clean(data):
     """Whether the processes of a demo that ended are gone, and its files are."""
     return eventually(lambda: not parts(data) and not os.listdir(data))
-
-
-class Terminal:
-    """A demo on a terminal of its own."""
-
-    def __init__(self, data):
-        self.shown = ""
-        self.master, terminal = pty.openpty()
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self.terminal = terminal
-        self.modes = termios.tcgetattr(terminal)
-        self.process = subprocess.Popen(
-            [PROGRAM, "demo"],
-            stdin=terminal,
-            stdout=terminal,
-            stderr=terminal,
-            env={**os.environ, "TMPDIR": data, "TERM": "xterm", "NO_COLOR": "1"},
-            # The terminal is its own, so that Ctrl-C reaches it.
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
-
-    def read(self):
-        """Reads a piece of what it shows; whether there was any."""
-        readable, _, _ = select.select([self.master], [], [], 0.1)
-        if readable:
-            self.shown += os.read(self.master, 65536).decode(errors="replace")
-        return bool(readable)
-
-    def read_all(self):
-        while self.read():
-            pass
-
-    def shows(self, pattern):
-        """Waits until this is shown."""
-        end = time.monotonic() + PATIENCE_S
-        while not re.search(pattern, self.shown):
-            if time.monotonic() > end:
-                return False
-            if self.process.poll() is not None:
-                self.read_all()
-                return re.search(pattern, self.shown) is not None
-            self.read()
-        return True
-
-    def press(self, key):
-        os.write(self.master, key)
-
-    def ends(self):
-        """Waits for its end; its exit code."""
-        end = time.monotonic() + PATIENCE_S
-        while self.process.poll() is None and time.monotonic() < end:
-            self.read()
-        if self.process.poll() is not None:
-            self.read_all()
-        return self.process.poll()
-
-    def restored(self):
-        return termios.tcgetattr(self.terminal) == self.modes
 
 
 def without_a_terminal(data):
@@ -114,6 +52,22 @@ def without_a_terminal(data):
     check("on no terminal it says what to give", refused.returncode == 2 and "--headless" in refused.stderr)
 
 
+def get(url):
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        return answer.read()
+
+
+def kill(console, origin, token):
+    """Presses the console's button as its page does; the code that comes back."""
+    headers = {"Origin": origin, "Authorization": f"Bearer {token}"}
+    press = urllib.request.Request(f"{console}demo/kill", method="POST", headers=headers)
+    try:
+        with urllib.request.urlopen(press, timeout=30) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
 def on_a_terminal(data):
     demo = Terminal(data)
     check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +stands by"), demo.shown)
@@ -129,16 +83,26 @@ def on_a_terminal(data):
     command = [PROGRAM, "ctl", "status", "--metrics", metrics]
     ask = lambda: subprocess.run(command, capture_output=True, text=True).stdout
     check("so does ctl", eventually(lambda: "serving" in ask()), ask())
-    console = re.search(r"(http://[\d.:]+/) +the console", demo.shown)[1]
+    console, token = re.search(r"(http://[\d.:]+/)#t=([0-9a-f]{32})\D", demo.shown).groups()
     as_a_browser = urllib.request.Request(console, headers={"Accept": "text/html"})
     with urllib.request.urlopen(as_a_browser, timeout=30) as page:
         check("and the console is where it says", b"<title>Switchback" in page.read())
+    hot = lambda: json.loads(get(f"{console}hot?limit=1"))["keys"]
+    check("the load passes the gateway", eventually(lambda: hot() and hot()[0]["key"].startswith("user")), hot())
     demo.press(b"k")
     check("k kills the switch that serves", demo.shows(r"kill -9 of switch \d"), demo.shown)
     # After the kill, and by a switch that wasn't killed.
     taken_over = r"kill -9 of switch (\d)(?s:.*)switch (?!\1)\d took over, all is served again after"
     check("another takes over", demo.shows(taken_over), demo.shown)
     check("nothing is lost", demo.shows(r"records read once more: nothing lost"), demo.shown)
+    check("a switch stands by again", demo.shows(r"(?s)nothing lost.*switch \d +stands by"), demo.shown)
+    demo.shown = ""
+    origin = console.removesuffix("/")
+    check("without the token the button is refused", kill(console, origin, "0" * 32) == 403)
+    check("so it is from another page", kill(console, "http://example.org", token) == 403)
+    check("with it the button is taken", kill(console, origin, token) == 200)
+    check("it kills the switch that serves", demo.shows(taken_over), demo.shown)
+    check("nothing is lost then, either", demo.shows(r"records read once more: nothing lost"), demo.shown)
     demo.press(b"q")
     check("q ends it with 0", demo.ends() == 0, demo.shown)
     check("the terminal is as before", demo.restored())

@@ -6,14 +6,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use switchback_rack::admin::MetricsServer;
+use switchback_rack::admin::{KILL_ASKED, MetricsServer};
 use switchback_rack::config::RackConfig;
 use switchback_rack::embedded::EmbeddedRack;
 use switchback_rack::gateway::{self, Gateway, Tls};
 use switchback_rack::kernel::KernelSwitchPart;
 use switchback_rack::metrics::{self, Samples, Sources};
 use switchback_rack::parts::{ControllerPart, GatewayPart, NodePart, SwitchPart};
-use switchback_rack::supervise::{Counted, Supervisor, SwitchHere};
+use switchback_rack::supervise::{Asks, Counted, Supervisor, SwitchHere};
 use switchback_rack::threads::{AgentHandle, PacketLog};
 use switchback_xdp::Mode;
 
@@ -50,7 +50,8 @@ pub(crate) enum Part {
     Switch(u16, Datapath),
     /// With the requests a second that it serves at most.
     Node(u16, Option<f64>),
-    Controller,
+    /// Whether the demo started it.
+    Controller(bool),
     Gateway,
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn part(config: &RackConfig, part: &Part) -> anyhow::Result<Box<dyn R
             kernel_switch(config, *index, interface)
         }
         Part::Node(index, capacity_ops) => node(config, *index, *capacity_ops),
-        Part::Controller => controller(config),
+        Part::Controller(is_demo) => controller(config, *is_demo),
         Part::Gateway => gateway(config),
     }
 }
@@ -299,10 +300,14 @@ fn node(
     }))
 }
 
-fn controller(config: &RackConfig) -> anyhow::Result<Box<dyn Running>> {
+fn controller(config: &RackConfig, is_demo: bool) -> anyhow::Result<Box<dyn Running>> {
     let part = ControllerPart::start(config)?;
-    let supervisor =
-        Supervisor { controller: Some(part.controller.clone()), ..Supervisor::new(config) };
+    let ask = || -> Asks { Box::new(|| output::line(KILL_ASKED).is_ok()) };
+    let supervisor = Supervisor {
+        controller: Some(part.controller.clone()),
+        demo: is_demo.then(ask),
+        ..Supervisor::new(config)
+    };
     let sources = common(config);
     let (handle, control) = (part.controller.clone(), part.control_statistics());
     let switches = config.switches.len() as u16;

@@ -101,6 +101,17 @@ pub trait Admin: Send + Sync {
     /// This process has no controller, which knows it.
     fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError>;
 
+    /// Asks the demo that started this process to kill the switch that serves.
+    ///
+    /// # Errors
+    /// None did.
+    fn kill_switch(&self) -> Result<KillResult, AdminError>;
+
+    /// A demo started this process: its console has a button that kills the switch.
+    fn is_demo(&self) -> bool {
+        false
+    }
+
     /// Takes a snapshot now and waits until it is durable.
     fn snapshot(&self) -> Result<SnapshotResult, AdminError>;
 
@@ -506,6 +517,17 @@ pub struct RecoveryStatus {
     pub abandoned_clients: u64,
 }
 
+/// `POST /demo/kill`.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct KillResult {
+    /// The demo was asked; it says on its terminal what it does, and so do the events.
+    pub asked: bool,
+}
+
+/// The line on the standard output of a demo's controller by which it asks the demo to kill the
+/// switch that serves.
+pub const KILL_ASKED: &str = "kill asked";
+
 /// Keys that `GET /cached` lists without a limit.
 const CACHED_DEFAULT: usize = 100;
 /// Keys that it lists at most.
@@ -616,7 +638,7 @@ impl Shared {
         Ok(Shared {
             config: Arc::new(config.clone()),
             hosts: Hosts::new(&config.rack.metrics_hosts),
-            pages: Pages::new(config, admin.has_controller())?,
+            pages: Pages::new(config, admin.has_controller(), admin.is_demo())?,
             elsewhere: Elsewhere::new(config, admin.has_controller()),
             admin,
             sources,
@@ -673,6 +695,7 @@ fn router(shared: Shared) -> Router {
         .route("/snapshot", post(snapshot))
         .route("/backup", get(backup).post(back_up))
         .route("/drain", post(drain))
+        .route("/demo/kill", post(kill_switch))
         .fallback(|| async { (StatusCode::NOT_FOUND, INDEX) })
         .layer(DefaultBodyLimit::max(1024))
         .layer(middleware::from_fn_with_state(shared.clone(), hosts::check))
@@ -794,6 +817,15 @@ async fn drain(
         Ok(result)
     };
     command(&pages, peer, &headers, work).await
+}
+
+async fn kill_switch(
+    State(shared): State<Shared>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+) -> Result<Response, Response> {
+    let pages = shared.pages.clone();
+    command(&pages, peer, &headers, move || shared.admin.kill_switch()).await
 }
 
 #[derive(Deserialize)]

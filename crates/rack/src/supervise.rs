@@ -5,7 +5,7 @@ mod hot;
 
 use crate::admin::{
     Admin, AdminError, BackupStatus, CacheStatus, CachedRecord, CachedStatus, ChainStatus,
-    ClientsStatus, ControlStatus, DrainResult, HotStatus, NodeStatus, OperationsStatus,
+    ClientsStatus, ControlStatus, DrainResult, HotStatus, KillResult, NodeStatus, OperationsStatus,
     PartitionStatus, RackStatus, RecoveryStatus, SnapshotResult, SnapshotStatus, SwitchStatus,
     serving,
 };
@@ -32,6 +32,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Reads a pipeline's counters.
 pub type Counted = Box<dyn Fn() -> Statistics + Send + Sync>;
+
+/// Asks another process for something; false if that can't be reached.
+pub type Asks = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A switch that runs in this process.
 pub struct SwitchHere {
@@ -63,6 +66,8 @@ pub struct Supervisor {
     pub gateway: Option<Serves>,
     /// What the gateway's clients ask for, if it is here.
     pub heat: Option<Arc<Heat>>,
+    /// Asks the demo that started this process to kill the switch that serves, if one did.
+    pub demo: Option<Asks>,
 }
 
 impl Supervisor {
@@ -78,6 +83,7 @@ impl Supervisor {
             clients: Box::new(ClientsStatus::default),
             gateway: None,
             heat: None,
+            demo: None,
         }
     }
 
@@ -349,6 +355,19 @@ impl Admin for Supervisor {
             replicas: partition.replicas.clone(),
         };
         Ok(map.ok_or_else(ended)?.partitions().iter().map(status).collect())
+    }
+
+    fn kill_switch(&self) -> Result<KillResult, AdminError> {
+        let elsewhere = "only `switchback demo` kills a switch when asked to";
+        let ask = self.demo.as_ref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))?;
+        match ask() {
+            true => Ok(KillResult { asked: true }),
+            false => Err(AdminError::Failed("the demo can't be reached".into())),
+        }
+    }
+
+    fn is_demo(&self) -> bool {
+        self.demo.is_some()
     }
 
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {

@@ -1,14 +1,17 @@
-//! `switchback demo`: a rack of processes under a verified load, and a key that kills its switch.
+//! `switchback demo`: a rack of processes under a verified load, and a key, and a button in the
+//! console, that kill its switch.
 
+mod load;
 mod rack;
+mod resp;
 mod screen;
 mod script;
 mod text;
 
-use crate::generator::{Done, Order, Plan, drive};
 use crate::workload::{KeySpace, ValueBytes, Workload, WorkloadSpec};
 use anyhow::Context as _;
 use clap::Args;
+use load::{Done, Order, drive};
 use rack::DemoRack;
 use screen::Screen;
 use script::{Act, Script, Sight, Wish};
@@ -37,13 +40,12 @@ const CACHE_RECORDS: u32 = 1000;
 const RECORDS: u64 = 10_000;
 const ZIPF: f64 = 0.99;
 const VALUE_BYTES: usize = 128;
-/// Operations that the load has outstanding.
-const OUTSTANDING: u32 = 64;
+const SEED: u64 = 1;
 /// The demo ends by itself after this time.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Try it: a rack of processes under a load whose every answer is verified, and a key that kills the
-/// switch with kill -9.
+/// Try it: a rack of processes under a load whose every answer is verified, and a key, and a button
+/// in the console, that kill the switch with kill -9.
 ///
 /// It starts a switch that serves, one that stands by, 4 nodes, a controller and a gateway as
 /// processes on free loopback addresses. After each kill it says how long each step of the recovery
@@ -76,7 +78,7 @@ pub fn run(args: &DemoArgs, program: &Path, signals: &Receiver<i32>) -> anyhow::
     let mut screen = if args.headless { Screen::lines() } else { Screen::board()? };
     let called = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
     screen.say(&text::introduction(&rack, &called))?;
-    let links = vec![rack.client_links()?];
+    let gateway = rack.resp();
     let mut demo = Demo {
         script: Script::new(args.headless.then_some(args.kills)),
         loads: Loads::default(),
@@ -85,7 +87,7 @@ pub fn run(args: &DemoArgs, program: &Path, signals: &Receiver<i32>) -> anyhow::
         screen: &mut screen,
         signals,
     };
-    let done = drive(links, &plan(), &mut |done| demo.look(done))?;
+    let done = drive(gateway, &workload(), KeySpace::new(SEED, 16), &mut |done| demo.look(done))?;
     let recoveries = demo.script.recoveries().to_vec();
     screen.end();
     screen.say(&text::summary(&done, &recoveries, screen.paint()))?;
@@ -99,31 +101,14 @@ fn is_all_there(done: &Done) -> bool {
 }
 
 /// The load: half reads, half writes.
-fn plan() -> Plan {
-    let seed = 1;
-    let spec = WorkloadSpec {
+fn workload() -> WorkloadSpec {
+    WorkloadSpec {
         workload: Workload::A,
         theta: ZIPF,
         records: RECORDS,
         value_bytes: ValueBytes::constant(VALUE_BYTES),
         change: None,
-        seed,
-    };
-    Plan {
-        spec,
-        keys: KeySpace::new(seed, 16),
-        clients: 1,
-        outstanding: OUTSTANDING,
-        ladder: Vec::new(),
-        rate_ops: None,
-        poisson: false,
-        warmup: Duration::ZERO,
-        measured: LONGEST,
-        change_every: None,
-        crash: None,
-        learner_records: None,
-        verify: true,
-        node_capacity_ops: Some(f64::from(NODE_CAPACITY_OPS)),
+        seed: SEED,
     }
 }
 
@@ -142,7 +127,7 @@ impl Demo<'_> {
     fn look(&mut self, done: &Done) -> anyhow::Result<Order> {
         self.rack.check()?;
         let now = self.started.elapsed();
-        let wish = self.wish()?;
+        let wish = if now < LONGEST { self.wish()? } else { Some(Wish::End) };
         let status = self.rack.status().context("the controller")?;
         let mut order = Order::GoOn;
         for act in self.script.step(&Sight { now, status: &status, done, wish })? {
@@ -171,7 +156,7 @@ impl Demo<'_> {
         Ok(order)
     }
 
-    /// What is asked for by key or signal.
+    /// What is asked for by key, signal or the console's button.
     fn wish(&mut self) -> anyhow::Result<Option<Wish>> {
         match self.signals.try_recv() {
             Ok(_) | Err(TryRecvError::Disconnected) => return Ok(Some(Wish::End)),
@@ -180,6 +165,7 @@ impl Demo<'_> {
         Ok(match self.screen.key()? {
             Some(b'k' | b'K') => Some(Wish::Kill),
             Some(b'q' | b'Q') => Some(Wish::End),
+            _ if self.rack.is_asked_to_kill() => Some(Wish::Kill),
             _ => None,
         })
     }

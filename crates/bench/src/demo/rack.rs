@@ -2,22 +2,19 @@
 
 use super::{CACHE_RECORDS, NODE_CAPACITY_OPS, NODES, SWITCHES, VALUE_BYTES};
 use crate::process_guard::ProcessGuard;
-use crate::rack::ClientLinks;
 use crate::racks::part::{self, Asker};
 use crate::scratch::Scratch;
 use anyhow::{Context as _, bail};
 use std::fmt;
 use std::fmt::Write as _;
 use std::fs::File;
+use std::io::{self, BufRead};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use switchback_net::fill_with_free;
-use switchback_rack::admin::RackStatus;
+use switchback_rack::admin::{KILL_ASKED, RackStatus};
 use switchback_rack::config::{Cache, Overrides, RackConfig};
-use switchback_rack::parts::client_links;
-
-/// The load's number on the control channel; gateways draw larger ones.
-const CLIENT: u64 = 1;
 
 /// A part of the rack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +37,7 @@ impl Part {
     fn command(self) -> (&'static str, Vec<String>) {
         let index = |index: u16| vec!["--index".to_owned(), index.to_string()];
         match self {
-            Part::Controller => ("controller", Vec::new()),
+            Part::Controller => ("controller", vec!["--demo".to_owned()]),
             Part::Gateway => ("gateway", Vec::new()),
             Part::Switch(switch) => ("switch", index(switch)),
             Part::Node(node) => {
@@ -76,6 +73,8 @@ pub(super) struct DemoRack {
     running: Vec<Running>,
     asker: Asker,
     scratch: Scratch,
+    /// The controller says here that the console's button was pressed.
+    asked: Receiver<()>,
 }
 
 impl DemoRack {
@@ -87,7 +86,8 @@ impl DemoRack {
         let config = RackConfig::load(Some(&file), &Overrides::default())?;
         let program = program.to_path_buf();
         let (running, asker) = (Vec::new(), Asker::default());
-        let mut rack = DemoRack { program, file, config, running, asker, scratch };
+        let (pressed, asked) = mpsc::sync_channel(1);
+        let mut rack = DemoRack { program, file, config, running, asker, scratch, asked };
         for part in Part::all() {
             let process = Some(rack.spawn(part)?);
             rack.running.push(Running { part, process });
@@ -95,8 +95,11 @@ impl DemoRack {
         for at in 0..rack.running.len() {
             let Running { part, process } = &mut rack.running[at];
             let (part, process) = (*part, process.as_mut().context("it was just started")?);
-            if !part::wait_until_ready(process)? {
+            let Some(output) = part::wait_until_ready(process)? else {
                 bail!("{part} doesn't start: {}", rack.last_words(part));
+            };
+            if part == Part::Controller {
+                watch_button(output, pressed.clone())?;
             }
         }
         Ok(rack)
@@ -168,10 +171,9 @@ impl DemoRack {
         })
     }
 
-    /// The links of the load.
-    pub(super) fn client_links(&self) -> anyhow::Result<ClientLinks> {
-        let (uplink, control) = client_links(&self.config, CLIENT)?;
-        Ok(ClientLinks { id: CLIENT, uplink, control })
+    /// Whether the console's button was pressed since the last time.
+    pub(super) fn is_asked_to_kill(&self) -> bool {
+        self.asked.try_recv().is_ok()
     }
 
     /// What the controller says of the rack.
@@ -201,10 +203,31 @@ impl DemoRack {
         self.config.rack.metrics
     }
 
+    /// The console, with the token that its commands need.
+    pub(super) fn console(&self) -> String {
+        let file = self.config.controller.data.join("console-token");
+        let token = std::fs::read_to_string(file).unwrap_or_default();
+        format!("http://{}/#t={}", self.metrics(), token.trim_end())
+    }
+
     /// Where its files are until it ends.
     pub(super) fn directory(&self) -> &Path {
         self.scratch.path()
     }
+}
+
+/// Passes on what the controller says after it is ready: that the console's button was pressed.
+fn watch_button(output: impl BufRead + Send + 'static, pressed: SyncSender<()>) -> io::Result<()> {
+    let watch = move || {
+        for line in output.lines().map_while(Result::ok) {
+            if line == KILL_ASKED {
+                // One that isn't dealt with yet is enough.
+                let _full = pressed.try_send(());
+            }
+        }
+    };
+    std::thread::Builder::new().name("button".into()).spawn(watch)?;
+    Ok(())
 }
 
 /// `rack.toml` of the rack, whose data is beside it.
@@ -219,6 +242,7 @@ fn described() -> anyhow::Result<String> {
     let mut text = format!(
         "[rack]\nname = \"demo\"\ndata = \"data\"\nmetrics = \"{}\"\n\
          [cache]\nrecords = {CACHE_RECORDS}\nclasses = [[{value_bytes}, {slots}]]\n\
+         [console]\naccess = \"control\"\n\
          [controller]\nlisten = \"{}\"\n\
          [gateway]\nresp = \"{}\"\nmetrics = \"{}\"\nworkers = 1\n\
          [nodes]\nblock_cache_mb = 16\nmemtable_mb = 16\n",

@@ -1,6 +1,6 @@
 //! What happens in the demo, and when. Pure: what is seen comes in, what is to be done goes out.
 
-use crate::generator::Done;
+use super::load::Done;
 use anyhow::bail;
 use std::time::Duration;
 use switchback_rack::admin::{RackStatus, RecoveryStatus};

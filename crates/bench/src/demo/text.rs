@@ -1,9 +1,9 @@
 //! What the demo says.
 
+use super::load::Done;
 use super::rack::{DemoRack, Part};
 use super::script::Event;
 use super::{CACHE_RECORDS, NODE_CAPACITY_OPS, NODES, RECORDS, ZIPF};
-use crate::generator::Done;
 use crate::report::{grouped, percent};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -31,7 +31,8 @@ pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
     let mut text = format!(
         "A rack of {} processes: a switch that serves, one that stands by, {NODES} nodes that serve {} requests/s each,\n\
          a controller and a gateway. Its files are in {} until the demo ends.\n\
-         The load: half reads, half writes of {} records, Zipf {ZIPF}; the switch has room for {}. Every answer is verified.\n\n",
+         The load, through the gateway: half reads, half writes of {} records, Zipf {ZIPF}; the switch has room for {}.\n\
+         Every answer is verified.\n\n",
         rack.parts().count(),
         whole(NODE_CAPACITY_OPS.into()),
         rack.directory().display(),
@@ -39,13 +40,13 @@ pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
         whole(CACHE_RECORDS.into()),
     );
     let commands = [
-        (format!("redis-cli -h {} -p {}", resp.ip(), resp.port()), "any Redis client, beside it"),
+        (
+            format!("redis-cli -h {} -p {}", resp.ip(), resp.port()),
+            "any Redis client, beside the load",
+        ),
         (format!("{program} ctl status --metrics {metrics}"), "who answers, what is cached"),
         (format!("curl http://{metrics}/metrics"), "for Prometheus"),
-        (
-            format!("http://{metrics}/"),
-            "the console, in a browser; it shows keys that the gateway asks for",
-        ),
+        (rack.console(), "the console, in a browser: see the rack, and kill its switch"),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     for (command, what) in commands {
@@ -146,7 +147,7 @@ pub(super) fn summary(done: &Done, recoveries: &[RecoveryStatus], paint: Paint) 
 pub(super) struct Loads {
     /// Operations a second.
     curve: VecDeque<f64>,
-    /// Share of the requests that the switch answered.
+    /// Share of the operations that no node served.
     hits: Option<f64>,
     /// Requests a second of each node.
     nodes: Vec<f64>,
@@ -169,12 +170,13 @@ impl Loads {
             .zip(served_before.iter().chain(zero))
             .map(|(now, then)| a_second(*now, *then))
             .collect();
-        let requests = done.requests - before.requests;
-        self.hits = (requests > 0).then(|| (done.cached - before.cached) as f64 / requests as f64);
+        let asked = a_second(done.operations, before.operations);
+        let by_nodes: f64 = self.nodes.iter().sum();
+        self.hits = (asked > 0.0).then(|| (1.0 - by_nodes / asked).max(0.0));
         if self.curve.len() == POINTS {
             self.curve.pop_front();
         }
-        self.curve.push_back(a_second(done.operations, before.operations));
+        self.curve.push_back(asked);
         self.last = (now, done.clone(), served);
     }
 
@@ -318,18 +320,13 @@ mod tests {
     #[test]
     fn loads_are_differences_over_a_second() {
         let mut loads = Loads::default();
-        let done = |operations, cached| Done {
-            operations,
-            requests: operations,
-            cached,
-            ..Done::default()
-        };
-        loads.take(Duration::from_secs(1), &done(1000, 500), || vec![300, 200]);
-        loads.take(Duration::from_millis(1500), &done(1, 1), || panic!("it is too early"));
-        loads.take(Duration::from_secs(3), &done(5000, 3500), || vec![700, 200]);
-        assert_eq!((loads.curve.back(), loads.hits), (Some(&2000.0), Some(0.75)));
+        let done = |operations| Done { operations, ..Done::default() };
+        loads.take(Duration::from_secs(1), &done(1000), || vec![300, 200]);
+        loads.take(Duration::from_millis(1500), &done(1), || panic!("it is too early"));
+        loads.take(Duration::from_secs(3), &done(5000), || vec![700, 200]);
+        assert_eq!((loads.curve.back(), loads.hits), (Some(&2000.0), Some(0.9)));
         assert_eq!((loads.nodes.as_slice(), loads.drawn().as_str()), (&[200.0, 0.0][..], "▅█"));
-        (4..1000).for_each(|at| loads.take(Duration::from_secs(at), &done(5000, 3500), Vec::new));
+        (4..1000).for_each(|at| loads.take(Duration::from_secs(at), &done(5000), Vec::new));
         assert_eq!((loads.curve.len(), loads.hits), (POINTS, None));
     }
 }

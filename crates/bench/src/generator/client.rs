@@ -48,34 +48,6 @@ pub(super) struct Times {
     pub(super) end_ns: u64,
 }
 
-impl Times {
-    /// The same run, whose measured time ends now instead of later.
-    fn ended(self, now_ns: u64) -> Times {
-        let early_ns = self.to_ns - now_ns;
-        Times {
-            to_ns: now_ns,
-            drain_ns: self.drain_ns - early_ns,
-            end_ns: self.end_ns - early_ns,
-            ..self
-        }
-    }
-}
-
-/// What a client has done since it began, for the thread that watches it.
-#[derive(Default)]
-pub(super) struct Tally {
-    /// Operations that ended.
-    pub(super) ended: AtomicU64,
-    /// Requests that were answered in the measured time: in all, and by the cache.
-    pub(super) requests: AtomicU64,
-    pub(super) cached: AtomicU64,
-    /// Operations that ended without an outcome.
-    pub(super) failed: AtomicU64,
-    /// Audits that ended, and records that the last of them read.
-    pub(super) audits: AtomicU32,
-    pub(super) audited: AtomicU64,
-}
-
 /// State that the clients of a run share.
 pub(super) struct Shared<'a> {
     pub(super) clock: Clock,
@@ -92,12 +64,8 @@ pub(super) struct Shared<'a> {
     pub(super) drained: AtomicU32,
     /// A client failed, or the run was interrupted.
     pub(super) stop: AtomicBool,
-    /// The measured time is to end now.
-    pub(super) enough: AtomicBool,
-    /// Audits that were asked for: reads of every record that was touched, beside the load.
-    pub(super) audits: AtomicU32,
-    /// What each client has done.
-    pub(super) tallies: Vec<Tally>,
+    /// Operations that each client has ended since it began.
+    pub(super) ended: Vec<AtomicU64>,
     /// Gap between changes of popularity; `u64::MAX`: it doesn't change.
     pub(super) change_ns: u64,
     /// Counts the requests of all clients. Used only if nodes are capped, so that its time doesn't
@@ -117,9 +85,7 @@ impl<'a> Shared<'a> {
             drained: AtomicU32::new(0),
             times: OnceLock::new(),
             stop: AtomicBool::new(false),
-            enough: AtomicBool::new(false),
-            audits: AtomicU32::new(0),
-            tallies: (0..plan.clients).map(|_| Tally::default()).collect(),
+            ended: (0..plan.clients).map(|_| AtomicU64::new(0)).collect(),
             change_ns: plan.change_every.map_or(u64::MAX, |every| every.as_nanos() as u64),
             learner: plan
                 .learner_records
@@ -127,19 +93,14 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// A counter of all clients together.
-    pub(super) fn sum(&self, counter: impl Fn(&Tally) -> &AtomicU64) -> u64 {
-        self.tallies.iter().map(|tally| counter(tally).load(Ordering::Relaxed)).sum()
-    }
-
     /// Whether all operations of all clients have ended.
     fn are_drained(&self) -> bool {
-        self.drained.load(Ordering::Acquire) as usize == self.tallies.len()
+        self.drained.load(Ordering::Acquire) as usize == self.ended.len()
     }
 
     /// Operations that all clients have ended since they began.
     pub(super) fn operations(&self) -> u64 {
-        self.sum(|tally| &tally.ended)
+        self.ended.iter().map(|ended| ended.load(Ordering::Relaxed)).sum()
     }
 
     pub(super) fn learner(&self) -> Option<MutexGuard<'_, Learner>> {
@@ -187,11 +148,8 @@ pub(super) struct Client<'a> {
     pacer: Option<Pacer>,
     times: Times,
     stage: Stage,
-    /// Records that the sweep at the end, or an audit, hasn't read yet.
+    /// Records that the sweep at the end hasn't read yet.
     sweep: Option<Box<dyn Iterator<Item = u64> + 'a>>,
-    /// Audits that were begun, and whether the last of them is under way.
-    audits: u32,
-    auditing: bool,
     /// Slots whose requests the session refused for now.
     refused: Vec<u32>,
     next_change_ns: u64,
@@ -237,8 +195,6 @@ impl<'a> Client<'a> {
             times,
             stage: Stage::Running,
             sweep: None,
-            audits: 0,
-            auditing: false,
             refused: Vec::new(),
             next_change_ns: times.from_ns.saturating_add(shared.change_ns),
             phase: 0,
@@ -254,7 +210,8 @@ impl<'a> Client<'a> {
     pub(super) fn run(mut self) -> anyhow::Result<ClientResults> {
         while self.stage != Stage::Done {
             let busy = self.turn()?;
-            self.count();
+            self.shared.ended[self.number as usize]
+                .store(self.in_flight.ended(), Ordering::Relaxed);
             if !busy && self.stage != Stage::Done {
                 self.sleep()?;
             }
@@ -282,16 +239,6 @@ impl<'a> Client<'a> {
         })
     }
 
-    /// Shows what was done so far.
-    fn count(&self) {
-        let (tally, recorder) =
-            (&self.shared.tallies[self.number as usize], &self.in_flight.recorder);
-        tally.ended.store(self.in_flight.ended(), Ordering::Relaxed);
-        tally.requests.store(recorder.requests, Ordering::Relaxed);
-        tally.cached.store(recorder.cached, Ordering::Relaxed);
-        tally.failed.store(recorder.failed, Ordering::Relaxed);
-    }
-
     /// Polls links, timers and operations once; false if there was nothing to do.
     fn turn(&mut self) -> anyhow::Result<bool> {
         self.now_ns = self.shared.clock.now_ns();
@@ -308,11 +255,7 @@ impl<'a> Client<'a> {
             self.in_flight.complete(self.now_ns, completion);
         }
         self.transmit()?; // retries
-        if self.shared.enough.load(Ordering::Relaxed) && self.now_ns < self.times.to_ns {
-            self.times = self.times.ended(self.now_ns);
-        }
         self.mark_times();
-        self.audit();
         busy |= self.begin_some()?;
         self.links.uplink.flush();
         self.next_stage();
@@ -343,7 +286,7 @@ impl<'a> Client<'a> {
         self.in_flight.has_room(self.shared.outstanding.load(Ordering::Relaxed))
     }
 
-    /// The operation to begin next, when it was due, and whether it is a read of a sweep.
+    /// The operation to begin next, when it was due, and whether it is a read of the sweep.
     #[inline]
     fn next_operation(&mut self) -> Option<(u64, Request, bool)> {
         if let Some(index) = self.next_to_sweep() {
@@ -365,14 +308,10 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// The next record of a sweep. An audit leaves half of the room to the load.
+    /// The next record of the sweep.
     #[inline]
     fn next_to_sweep(&mut self) -> Option<u64> {
         let sweep = self.sweep.as_mut()?;
-        let outstanding = self.shared.outstanding.load(Ordering::Relaxed);
-        if self.stage == Stage::Running && self.in_flight.sweeping() * 2 >= outstanding.max(2) {
-            return None;
-        }
         let index = sweep.next();
         if index.is_none() {
             self.sweep = None;
@@ -380,29 +319,12 @@ impl<'a> Client<'a> {
         index
     }
 
-    /// Begins the audit that was asked for, or ends the one whose last record was read.
-    fn audit(&mut self) {
-        if self.auditing && self.sweep.is_none() && self.in_flight.sweeping() == 0 {
-            self.auditing = false;
-            let tally = &self.shared.tallies[self.number as usize];
-            tally.audited.store(self.in_flight.swept(), Ordering::Relaxed);
-            tally.audits.store(self.audits, Ordering::Release);
-        }
-        let asked = self.shared.audits.load(Ordering::Relaxed);
-        if self.stage == Stage::Running && !self.auditing && asked > self.audits {
-            self.audits = asked;
-            self.auditing = true;
-            self.begin_sweep();
-        }
-    }
-
     /// Begins to read every record that was touched, this client's share of them.
     fn begin_sweep(&mut self) {
-        let clients = self.shared.tallies.len() as u64;
+        let clients = self.shared.ended.len() as u64;
         let part = u64::from(self.number);
         let touched = self.in_flight.verifier().map(|verifier| verifier.touched(part, clients));
         self.sweep = touched.map(|records| Box::new(records) as Box<dyn Iterator<Item = u64>>);
-        self.in_flight.begin_sweep();
     }
 
     /// Hands the request of a slot to the session and sends it.
@@ -492,7 +414,6 @@ impl<'a> Client<'a> {
                     return;
                 }
                 self.give_up_due();
-                self.sweep = None; // of an audit: what follows reads everything
                 self.stage = Stage::Draining;
             }
             Stage::Draining if self.in_flight.is_empty() => {

@@ -23,7 +23,7 @@ pub(super) struct Operation {
     due_ns: u64,
     /// Whether the cache has answered all requests so far.
     cached: bool,
-    /// Whether it is a read of a sweep.
+    /// Whether it is a read of the sweep at the end.
     sweep: bool,
 }
 
@@ -47,7 +47,6 @@ pub(super) struct InFlight<'a> {
     lengths: &'a Lengths,
     verifier: Option<&'a Verifier>,
     ended: u64,
-    sweeping: u32,
     swept: u64,
 }
 
@@ -80,7 +79,6 @@ impl<'a> InFlight<'a> {
             lengths: &shared.lengths,
             verifier: shared.verifier,
             ended: 0,
-            sweeping: 0,
             swept: 0,
         }
     }
@@ -127,7 +125,6 @@ impl<'a> InFlight<'a> {
             cached: true,
             sweep,
         };
-        self.sweeping += u32::from(sweep);
         self.prepare(slot);
         slot
     }
@@ -226,7 +223,6 @@ impl<'a> InFlight<'a> {
         if operation.verb == Verb::Insert {
             self.requests.inserted(operation.index);
         }
-        self.sweeping -= u32::from(operation.sweep);
         self.free.push(slot);
         self.ended += 1;
     }
@@ -238,18 +234,7 @@ impl<'a> InFlight<'a> {
         self.recorder.took(due_ns, now_ns, request.verb, false);
     }
 
-    /// From here on records are counted as read by another sweep.
-    pub(super) fn begin_sweep(&mut self) {
-        self.swept = 0;
-    }
-
-    /// Reads of a sweep that are in flight.
-    #[inline]
-    pub(super) fn sweeping(&self) -> u32 {
-        self.sweeping
-    }
-
-    /// Records that the last sweep has read.
+    /// Records that the sweep has read.
     pub(super) fn swept(&self) -> u64 {
         self.swept
     }

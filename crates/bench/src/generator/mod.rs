@@ -3,11 +3,9 @@
 mod client;
 mod clock;
 mod in_flight;
-mod live;
 mod pacer;
 mod recorder;
 
-pub(crate) use live::{Done, Order, drive};
 pub(crate) use recorder::{Recorder, STEP_NS};
 
 use crate::rack::{BenchRack, ClientLinks, RackStatistics};

@@ -1,7 +1,7 @@
 //! The whole generator against a fake rack: its counters, and that `--verify` finds every kind of
 //! cheating.
 
-use super::{Done, Measured, Order, Plan, Progress, drive, measure};
+use super::{Measured, Plan, Progress, measure};
 use crate::fake::{Cheat, FakeRack};
 use crate::rack::BenchRack;
 use crate::verify::Fault;
@@ -112,51 +112,6 @@ fn the_sweep_finds_what_the_run_did_not_read() {
     };
     let verdict = run_on(rack, &plan).unwrap().verdict.unwrap();
     assert!(verdict.faults.contains_key(&Fault::Missing), "{verdict:?}");
-}
-
-/// Drives a load of few writes until an audit has ended. `end` says when to stop.
-fn drive_on(mut rack: FakeRack, end: impl Fn(&Done) -> bool) -> Done {
-    // Half an hour: it is told to end.
-    let plan = Plan { measured: Duration::from_secs(1800), ..plan(Workload::A) };
-    let links = (0..plan.clients).map(|number| rack.client(number).unwrap()).collect();
-    let mut asked = false;
-    let done = drive(links, &plan, &mut |done| {
-        Ok(match done {
-            _ if end(done) => Order::End,
-            _ if !asked && done.operations > 2 * RECORDS => {
-                asked = true;
-                Order::Audit
-            }
-            _ => Order::GoOn,
-        })
-    });
-    Box::new(rack).stop().unwrap();
-    done.unwrap()
-}
-
-#[test]
-fn a_load_goes_on_until_it_is_told_to_end_and_then_reads_what_it_touched() {
-    let rack = FakeRack::new(Scheme::FarReach, 4, 97, None);
-    let done = drive_on(rack, |done| done.operations > 500);
-    assert!(done.operations > 500 && done.audits == 0, "{done:?}");
-    assert!(done.verdict.swept > 0 && done.unswept == 0, "{done:?}");
-    assert_eq!((done.verdict.mismatches, done.failed), (0, 0), "{done:?}");
-}
-
-#[test]
-fn an_audit_reads_every_record_that_was_touched_beside_the_load() {
-    let rack = FakeRack::new(Scheme::FarReach, 4, 97, None);
-    let done = drive_on(rack, |done| done.audits == 1);
-    assert!((500..=RECORDS).contains(&done.audited), "{done:?}");
-    assert!(done.verdict.swept >= done.audited && done.unswept == 0, "{done:?}");
-    assert_eq!(done.verdict.mismatches, 0, "{done:?}");
-}
-
-#[test]
-fn a_load_that_is_driven_finds_what_was_lost() {
-    let rack = FakeRack::new(Scheme::FarReach, 4, 0, Some(Cheat::LostWrite));
-    let done = drive_on(rack, |done| done.operations > 4 * RECORDS);
-    assert!(done.verdict.faults.contains_key(&Fault::Stale), "{done:?}");
 }
 
 #[test]

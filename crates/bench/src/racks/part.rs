@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{ChildStdout, Stdio};
 use std::time::Duration;
 use switchback_rack::admin::RackStatus;
 
@@ -27,12 +27,15 @@ pub(crate) fn start(
         .with_context(|| format!("starting a {part}"))
 }
 
-/// Waits for the line that says that a part is ready; false if it ended instead.
-pub(crate) fn wait_until_ready(process: &mut ProcessGuard) -> anyhow::Result<bool> {
-    let output = process.output().context("a part's output is taken")?;
+/// Waits for the line that says that a part is ready. Returns what it says after that; `None`: it
+/// ended instead.
+pub(crate) fn wait_until_ready(
+    process: &mut ProcessGuard,
+) -> anyhow::Result<Option<BufReader<ChildStdout>>> {
+    let mut output = BufReader::new(process.output().context("a part's output is taken")?);
     let mut line = String::new();
-    BufReader::new(output).read_line(&mut line)?;
-    Ok(line.starts_with("ready "))
+    output.read_line(&mut line)?;
+    Ok(line.starts_with("ready ").then_some(output))
 }
 
 /// Asks parts for their status.

@@ -199,7 +199,7 @@ impl Parts {
 
 /// Waits until a part is ready.
 fn ready(mut process: ProcessGuard) -> anyhow::Result<ProcessGuard> {
-    let is_ready = part::wait_until_ready(&mut process)?;
+    let is_ready = part::wait_until_ready(&mut process)?.is_some();
     ensure!(is_ready, "a part of the rack doesn't start, as it says above");
     Ok(process)
 }

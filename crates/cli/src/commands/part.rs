@@ -70,6 +70,10 @@ pub(crate) struct ControllerArgs {
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
+    /// `switchback demo` started it, and reads from its standard output that the console's button
+    /// was pressed, which kills the switch that serves.
+    #[arg(long, hide = true)]
+    demo: bool,
 }
 
 /// Run a gateway of a distributed rack: it speaks the Redis protocol to applications.
@@ -119,7 +123,7 @@ pub(crate) fn node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
 }
 
 pub(crate) fn controller(args: &ControllerArgs) -> anyhow::Result<ExitCode> {
-    run(&args.config, &Overrides::default(), Part::Controller)
+    run(&args.config, &Overrides::default(), Part::Controller(args.demo))
 }
 
 pub(crate) fn gateway(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
@@ -161,7 +165,7 @@ fn listed(config: &RackConfig, part: &Part) -> Result<(), String> {
     let (name, index, count) = match *part {
         Part::Switch(index, _) => ("switch", index, config.switches.len()),
         Part::Node(index, _) => ("node", index, config.nodes.len()),
-        Part::Controller | Part::Gateway => return Ok(()),
+        Part::Controller(_) | Part::Gateway => return Ok(()),
     };
     match usize::from(index) < count {
         true => Ok(()),
@@ -182,7 +186,7 @@ mod tests {
         let parse = |text| {
             RackConfig::parse(text, "rack.toml", Path::new(""), &Overrides::default()).unwrap()
         };
-        let embedded = listed(&parse(""), &Part::Controller).unwrap_err();
+        let embedded = listed(&parse(""), &Part::Controller(false)).unwrap_err();
         assert!(embedded.contains("switchback up --config"), "{embedded}");
         let rack = parse("[[switch]]\naddress = '127.0.0.1:1'\n[[node]]\naddress = '127.0.0.1:2'");
         assert_eq!(listed(&rack, &Part::Node(0, None)), Ok(()));

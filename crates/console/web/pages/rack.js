@@ -1,8 +1,8 @@
 // The rack as it is: what flows from clients to nodes, and what the cache keeps from them.
 
 import { Component } from "../preact.js";
-import { Asked, Figure, html, Lines, Table } from "../parts.js";
-import { address, ask, store } from "../store.js";
+import { Asked, Figure, html, Lines, Table, Trouble } from "../parts.js";
+import { address, ask, command, store } from "../store.js";
 import { count, duration, percent, place, rate, short, UNKNOWN, whole } from "../text.js";
 
 /// Nodes that are drawn one by one; further ones are one box.
@@ -14,6 +14,7 @@ const served_by = (node) => (node.reads_per_s === null ? null : node.reads_per_s
 
 export class Rack extends Component {
   async componentDidMount() {
+    ask("config").then(({ demo }) => this.setState({ demo }), () => {});
     // What was before the page: the heat of a quarter of an hour, all ranges together.
     try {
       const heat = await ask("heat?seconds=900&columns=225");
@@ -43,6 +44,7 @@ export class Rack extends Component {
     const asked = asked_of(live);
     const hits = live.nodes_per_s === null || !asked ? null : 1 - live.nodes_per_s / asked;
     return html`<div class="panels">
+      ${this.state.demo && html`<${Demo}/>`}
       <section class="panel">
         <h2>Flow</h2>
         <${Asked} path="status" period=${2000}>${(status) => html`<${Flow} live=${live} status=${status}/>`}<//>
@@ -90,6 +92,30 @@ export class Rack extends Component {
       </section>
       ${store.live && html`<section class="panel"><${Asked} path="status" period=${5000}>${(status) => html`<${Recovery} status=${status}/>`}<//></section>`}
     </div>`;
+  }
+}
+
+/// The demo's button.
+class Demo extends Component {
+  async kill() {
+    this.setState({ said: null, trouble: null });
+    try {
+      await command("demo/kill");
+      this.setState({ said: "The demo was asked to kill it; its terminal and the timeline say what comes of it." });
+    } catch (error) {
+      this.setState({ trouble: error.message });
+    }
+  }
+
+  render(_, { said, trouble }) {
+    return html`<section class="panel">
+      <h2>Demo</h2>
+      ${store.token
+        ? html`<p><button onClick=${() => this.kill()}>Kill the switch that serves (kill -9)</button></p>`
+        : html`<p>To kill the switch from here, open the address that the demo names: it has the token.</p>`}
+      <p role="status">${said ?? "The other switch takes over, and every record that was written is read once more."}</p>
+      ${trouble && html`<${Trouble}>${trouble}<//>`}
+    </section>`;
   }
 }
 

@@ -32,6 +32,7 @@ pub(super) struct Pages {
     access: ConsoleAccess,
     token: Option<Token>,
     settings: Arc<Value>,
+    is_demo: bool,
 }
 
 /// A secret that allows commands. It isn't shown by `Debug`.
@@ -53,11 +54,15 @@ impl Pages {
     ///
     /// # Errors
     /// The token can't be kept, or others can read it.
-    pub(super) fn new(config: &RackConfig, has_controller: bool) -> io::Result<Pages> {
+    pub(super) fn new(
+        config: &RackConfig,
+        has_controller: bool,
+        is_demo: bool,
+    ) -> io::Result<Pages> {
         let Console { access, .. } = config.console;
         let wants_token = has_controller && access == ConsoleAccess::Control;
         let token = wants_token.then(|| Token::kept(&config.controller.data)).transpose()?;
-        Ok(Pages { access, token, settings: Arc::new(settings(config)) })
+        Ok(Pages { access, token, settings: Arc::new(settings(config)), is_demo })
     }
 
     fn are_served(&self) -> bool {
@@ -160,10 +165,11 @@ fn settings(config: &RackConfig) -> Value {
 }
 
 pub(super) async fn config(State(shared): State<Shared>) -> axum::Json<Value> {
-    let Pages { access, token, settings } = &shared.pages;
+    let Pages { access, token, settings, is_demo } = &shared.pages;
     let mut told = Value::clone(settings);
     told["console_access"] = access.name().into();
     told["console_token_file"] = token.as_ref().map(|it| it.file.display().to_string()).into();
+    told["demo"] = (*is_demo).into();
     axum::Json(told)
 }
 

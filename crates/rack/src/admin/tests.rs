@@ -47,6 +47,9 @@ impl Admin for Fake {
     fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError> {
         Err(AdminError::Unsupported("this process has no controller".into()))
     }
+    fn kill_switch(&self) -> Result<KillResult, AdminError> {
+        Err(AdminError::Unsupported("this process is no demo's".into()))
+    }
     fn snapshot(&self) -> Result<SnapshotResult, AdminError> {
         Ok(SnapshotResult { generation: 7, records: 10, bytes: 1000, duration_seconds: 0.5 })
     }
