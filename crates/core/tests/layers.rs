@@ -157,7 +157,7 @@ impl Rack {
     }
 
     fn chain(&self) -> ChainStatus {
-        self.controller.chain_statuses().swap_remove(0)
+        self.controller.chain_statuses(self.now).swap_remove(0)
     }
 
     fn node_says_hello(&mut self) {
@@ -269,7 +269,7 @@ impl Rack {
     }
 
     fn members(&self) -> Vec<u16> {
-        self.controller.chain_statuses()[0].members.clone()
+        self.controller.chain_statuses(self.now)[0].members.clone()
     }
 
     fn hear(&mut self, from: Peer, message: Message) {
@@ -597,12 +597,15 @@ fn a_chain_is_recovered_from_a_switch_that_is_left_and_no_client_is_asked() {
         for left in [0, 1] {
             let mut rack = Rack::with(2, apart, |_| ()).served(2);
             assert_eq!((rack.chain().preserved, rack.chain().domains > 1), (!apart, apart));
+            assert_eq!(rack.chain().snapshots.is_some(), !apart, "taken where clients preserve");
             assert_eq!(rack.switches[&0].place.map(|place| place.protects), Some(apart));
             rack.moves.clear();
             rack.pass(1_000_000, &[(left, left as u8 + 1)]);
             assert_eq!((rack.members(), rack.told.last()), (vec![left], Some(&Told::Load(left))));
             assert_eq!((&rack.stored[..], &rack.moves[..]), (&[0, 1][..], &[false][..]));
             assert!(rack.controller.is_serving() && rack.chain().preserved, "one domain is left");
+            let periodic = rack.chain().snapshots.expect("snapshots are taken again");
+            assert!(periodic.age_us < 1_000_000, "it counts from the recovery: {periodic:?}");
         }
     }
 }

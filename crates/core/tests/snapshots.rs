@@ -4,9 +4,9 @@ mod rack;
 
 use rack::Rack;
 use switchback_core::control::{KeyedRecord, Message, Peer, SwitchReport};
-use switchback_core::controller::ControllerConfig;
+use switchback_core::controller::{ControllerConfig, PeriodicSnapshots};
 use switchback_core::storage::Record;
-use switchback_wire::KeyHash;
+use switchback_wire::{KeyHash, Scheme};
 
 /// A switch of many records, or a slow one, takes longer than any pause that is a sign of trouble.
 #[test]
@@ -117,4 +117,32 @@ fn a_snapshot_of_all_that_the_cache_holds_is_whole() {
     end(&mut rack, generation, 2);
     assert_eq!(rack.controller.snapshots_completed(), before + 1);
     assert_eq!(rack.controller.status(rack.now).snapshot_records, 2);
+}
+
+fn periodic(rack: &Rack) -> Option<PeriodicSnapshots> {
+    rack.controller.chain_statuses(rack.now)[0].snapshots
+}
+
+/// Fails if an operator isn't told that snapshots fail: their age rises until one is durable.
+#[test]
+fn the_age_of_the_last_snapshot_rises_until_another_one_is_durable() {
+    let (mut rack, _) = rack_with_snapshot();
+    let period_us = 10_000_000;
+    assert_eq!(periodic(&rack), Some(PeriodicSnapshots { period_us, age_us: 0 }), "just recovered");
+    rack.lives_for(30_000_000);
+    assert_eq!(periodic(&rack), Some(PeriodicSnapshots { period_us, age_us: 30_000_000 }));
+    let generation = *rack.snapshots.last().expect("they are asked for again and again");
+    end(&mut rack, generation, 0);
+    assert_eq!(periodic(&rack), Some(PeriodicSnapshots { period_us, age_us: 0 }));
+}
+
+/// Fails if an operator is told of a period in which none is taken.
+#[test]
+fn snapshots_are_periodic_only_where_a_period_is_configured_and_writes_are_absorbed() {
+    let without = ControllerConfig { snapshot_us: None, ..ControllerConfig::default() };
+    assert_eq!(periodic(&Rack::new(without, &[])), None);
+    for scheme in Scheme::OF_ONE_LAYER {
+        let rack = Rack::new(ControllerConfig { scheme, ..ControllerConfig::default() }, &[]);
+        assert_eq!(periodic(&rack).is_some(), scheme == Scheme::FarReach, "{scheme}");
+    }
 }

@@ -322,7 +322,7 @@ impl Admin for Supervisor {
     }
 
     fn chains(&self) -> Result<Vec<ChainStatus>, AdminError> {
-        let chains = self.controller()?.call(|controller, _| controller.chain_statuses());
+        let chains = self.controller()?.call(|controller, now| controller.chain_statuses(now));
         let status = |chain: switchback_core::controller::ChainStatus| ChainStatus {
             chain: chain.chain,
             phase: chain.phase.into(),

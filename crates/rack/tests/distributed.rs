@@ -260,7 +260,7 @@ async fn chains_serve_their_own_keys_and_one_dies_without_the_other() {
     let controller = restarted(&config).await;
     let spare = SwitchPart::start(&config, 2, None).unwrap();
     let chains = |controller: &ControllerPart| {
-        controller.controller.call(|controller, _| controller.chain_statuses()).unwrap()
+        controller.controller.call(|controller, now| controller.chain_statuses(now)).unwrap()
     };
     let start = Instant::now();
     while !chains(&controller).iter().all(|chain| chain.phase == "serving") {
@@ -318,7 +318,7 @@ async fn a_chain_of_two_switches_outlives_each_of_them() {
     let chain_is = async |members: &[u16]| {
         let start = Instant::now();
         loop {
-            let chains = controller.controller.call(|it, _| it.chain_statuses()).unwrap();
+            let chains = controller.controller.call(|it, now| it.chain_statuses(now)).unwrap();
             if chains[0].members == members && chains[0].phase == "serving" {
                 return;
             }

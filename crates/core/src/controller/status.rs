@@ -81,6 +81,16 @@ pub struct SwitchStatus {
     pub refusal: Option<String>,
 }
 
+/// Snapshots that are taken of a chain unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PeriodicSnapshots {
+    /// From one to the next.
+    pub period_us: u64,
+    /// Since the last one was durable. Shorter if the controller started later, or a recovery has
+    /// stored at the nodes what was told.
+    pub age_us: u64,
+}
+
 /// A chain of switches as the controller sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -98,6 +108,9 @@ pub struct ChainStatus {
     pub domains: usize,
     /// Clients preserve what it tells.
     pub preserved: bool,
+    /// `None`: no snapshots are taken unasked, since clients preserve nothing, or there is no
+    /// period.
+    pub snapshots: Option<PeriodicSnapshots>,
     /// How many losses were declared in this run of the controller.
     pub losses: u64,
     /// The last of them.
@@ -229,9 +242,13 @@ impl Controller {
     }
 
     /// Every chain of switches.
-    pub fn chain_statuses(&self) -> Vec<ChainStatus> {
+    pub fn chain_statuses(&self, now: Now) -> Vec<ChainStatus> {
         let status = |chain: &Chain| {
             let known = chain.status(&self.directory);
+            let preserved = self.directory.preserves(chain.id()) == Preserved::All
+                && self.config.scheme.absorbs_writes();
+            let periodic =
+                |period_us| PeriodicSnapshots { period_us, age_us: chain.snapshot_age_us(now) };
             ChainStatus {
                 chain: chain.id().number(),
                 phase: known.phase,
@@ -241,8 +258,8 @@ impl Controller {
                 durable_generation: known.durable_generation,
                 cached: known.cached,
                 domains: self.members.domains(self.directory.switches(chain.id())),
-                preserved: self.directory.preserves(chain.id()) == Preserved::All
-                    && self.config.scheme.absorbs_writes(),
+                preserved,
+                snapshots: self.config.snapshot_us.filter(|_| preserved).map(periodic),
                 losses: chain.losses().0,
                 last_loss: chain.losses().1,
             }
@@ -331,7 +348,7 @@ impl Controller {
                 |switch| self.directory.is_drained(switch),
                 |switch| self.refusal(now, switch),
             ),
-            chains: self.chain_statuses(),
+            chains: self.chain_statuses(now),
             control_cost: self.budget.cost(now),
             ..of_chains.reduce(ControllerStatus::and).expect("a rack has a chain")
         }

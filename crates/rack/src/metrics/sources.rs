@@ -427,6 +427,14 @@ fn chain(samples: &mut Samples, status: &ChainStatus) {
     const LOSSES: &str =
         "Recoveries that found neither a switch nor a client that had what was told.";
     samples.counter("switchback_chain_losses_total", LOSSES, &labels, status.losses);
+    if let Some(periodic) = status.snapshots {
+        const PERIOD: &str = "Time between two snapshots of the chain; absent if none are taken.";
+        const AGE: &str =
+            "Time since the chain's last durable snapshot or recovery; absent if none are taken.";
+        let period = seconds(periodic.period_us);
+        samples.gauge("switchback_snapshot_period_seconds", PERIOD, &labels, period);
+        samples.gauge("switchback_snapshot_age_seconds", AGE, &labels, seconds(periodic.age_us));
+    }
 }
 
 /// What keys cost on the control channel on their way into the cache and out of it.
@@ -625,7 +633,9 @@ pub fn process(samples: &mut Samples) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switchback_core::controller::{NodeStatus, RecoveryTimes, Spent, SwitchStatus};
+    use switchback_core::controller::{
+        NodeStatus, PeriodicSnapshots, RecoveryTimes, Spent, SwitchStatus,
+    };
 
     fn status() -> ControllerStatus {
         ControllerStatus {
@@ -661,6 +671,7 @@ mod tests {
                 cached: 5,
                 domains: 1,
                 preserved: true,
+                snapshots: Some(PeriodicSnapshots { period_us: 10_000_000, age_us: 2_500_000 }),
                 losses: 0,
                 last_loss: None,
             }],
@@ -730,6 +741,8 @@ mod tests {
             "a switch that was never heard"
         );
         assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
+        assert_eq!(number("switchback_snapshot_period_seconds", "chain=\"0\""), Some(10.0));
+        assert_eq!(number("switchback_snapshot_age_seconds", "chain=\"0\""), Some(2.5));
         assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
         assert!(number("process_open_fds", "").unwrap() > 2.0);
         let book = committed("docs/run/operations.md");
@@ -770,6 +783,16 @@ mod tests {
             uses += 1;
         }
         assert!(uses >= 11, "{uses} uses of metrics in the rules");
+    }
+
+    #[test]
+    fn a_chain_of_which_no_snapshots_are_taken_has_neither_period_nor_age() {
+        let mut status = status();
+        status.chains[0].snapshots = None;
+        let mut samples = Samples::default();
+        controller(&mut samples, &status, 1);
+        assert!(!samples.text().contains("switchback_snapshot_period_seconds"));
+        assert!(!samples.text().contains("switchback_snapshot_age_seconds"));
     }
 
     #[test]

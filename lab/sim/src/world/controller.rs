@@ -247,11 +247,12 @@ impl World {
     /// domains had it and clients nothing.
     fn notice_loss(&mut self, chain: ChainId) {
         let Some(controller) = &self.controller.controller else { return };
+        let now = self.now(Part::Controller);
         let (losses, last_loss) = controller.losses(chain);
         let slot = self.controller.chains.entry(chain).or_default();
         let Some(loss) = last_loss.filter(|_| losses > slot.losses) else { return };
         slot.losses = losses;
-        let status = controller.chain_statuses().swap_remove(usize::from(chain.number()));
+        let status = controller.chain_statuses(now).swap_remove(usize::from(chain.number()));
         self.statistics.losses += 1;
         self.trace
             .line(self.now_us, || format!("{loss:?} of chain {} is declared", chain.number()));

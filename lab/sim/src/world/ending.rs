@@ -240,7 +240,8 @@ impl World {
         if !idle || !self.control.is_prompt(self.now_us) {
             return false;
         }
-        let chains = controller.chain_statuses();
+        let now = self.now(Part::Controller);
+        let chains = controller.chain_statuses(now);
         let moved = self
             .clients
             .iter()
@@ -251,7 +252,6 @@ impl World {
         let serving = |epoch| running().filter(|running| running.agent.epoch() == epoch).count();
         // A chain goes on without one end of a dead link. One that lost too many probes is tried
         // again after a pause that doubles, to longer than a phase takes.
-        let now = self.now(Part::Controller);
         let layers = |chain: &ChainStatus| {
             let left_out = controller.left_out_switches(now, ChainId::new(chain.chain));
             usize::from(self.rack.layers).saturating_sub(left_out).max(1)

@@ -381,7 +381,8 @@ impl World {
 
     /// The members of a chain, as the controller sees it.
     fn draw_chain(&mut self) -> Option<Vec<Part>> {
-        let chains = self.controller.controller.as_ref()?.chain_statuses();
+        let now = self.now(Part::Controller);
+        let chains = self.controller.controller.as_ref()?.chain_statuses(now);
         let members = &self.nemesis.random.pick(&chains).members;
         (!members.is_empty()).then(|| members.iter().copied().map(Part::Switch).collect())
     }

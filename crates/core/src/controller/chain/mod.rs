@@ -162,6 +162,7 @@ impl Chain {
             awaits_budget: false,
             next_entry: u64::from(directory.starts()) << 40 | 1,
             snapshots: Snapshots::new(
+                now,
                 config
                     .snapshot_us
                     .filter(|_| directory.preserves(id) == Preserved::All)

@@ -626,6 +626,7 @@ impl Chain {
         } else {
             self.phase = Phase::Serving;
         }
+        self.snapshots.chain_is_recovered(cx.now);
         if cx.directory.preserves(self.id) == Preserved::All {
             self.snapshots.hurry(cx.now);
         }

@@ -29,6 +29,9 @@ pub(super) struct Snapshots {
     /// An operator asked for one since the last one was complete.
     is_asked_for: bool,
     started_us: u64,
+    /// When what was told before was saved last: a snapshot was durable, or a recovery had stored
+    /// it at the nodes. Before either, when the controller started.
+    saved_us: u64,
     completed: u64,
     failed: u64,
     last_duration_us: u64,
@@ -51,7 +54,7 @@ struct Taking {
 
 impl Snapshots {
     /// `last`: the one on the disk.
-    pub(super) fn new(next_due_us: Option<u64>, last: SnapshotFile) -> Snapshots {
+    pub(super) fn new(now: Now, next_due_us: Option<u64>, last: SnapshotFile) -> Snapshots {
         Snapshots {
             generation: 0,
             durable_generation: last.generation,
@@ -60,6 +63,7 @@ impl Snapshots {
             next_due_us,
             is_asked_for: false,
             started_us: 0,
+            saved_us: now.monotonic_us,
             completed: 0,
             failed: 0,
             last_duration_us: 0,
@@ -89,6 +93,16 @@ impl Snapshots {
         let rises = cx.mechanisms.rising_generations();
         self.generation = cx.directory.next_generation(cx.outbox, rises);
         self.generation
+    }
+
+    /// A recovery has stored at the nodes what was told before.
+    pub(super) fn chain_is_recovered(&mut self, now: Now) {
+        self.saved_us = now.monotonic_us;
+    }
+
+    /// For how long what is told is in no durable snapshot, and was not recovered.
+    pub(super) fn age_us(&self, now: Now) -> u64 {
+        now.monotonic_us.saturating_sub(self.saved_us)
     }
 
     /// Asks for a snapshot soon.
@@ -219,6 +233,7 @@ impl Snapshots {
         let taking = self.taking.take()?;
         self.is_asked_for = false;
         self.completed += 1;
+        self.saved_us = now.monotonic_us;
         self.last_duration_us = now.monotonic_us - self.started_us;
         self.durable_generation = taking.generation;
         Some(taking.generation)
@@ -251,6 +266,12 @@ impl Chain {
         if self.takes_snapshots(cx) {
             self.snapshots.hurry(cx.now);
         }
+    }
+
+    /// Since the last durable snapshot of this run of the controller, or since a recovery, if that
+    /// was later.
+    pub(in crate::controller) fn snapshot_age_us(&self, now: Now) -> u64 {
+        self.snapshots.age_us(now)
     }
 
     /// Complete snapshots so far.
