@@ -310,12 +310,12 @@ fn controller(config: &RackConfig, is_demo: bool) -> anyhow::Result<Box<dyn Runn
     };
     let sources = common(config);
     let (handle, control) = (part.controller.clone(), part.control_statistics());
-    let switches = config.switches.len() as u16;
+    let listed = config.clone();
     sources.add(move |samples: &mut Samples| {
         metrics::control_channel(samples, &control());
         metrics::queue(samples, "controller", "0", handle.queued() as u64);
         if let Some(status) = handle.call(|controller, now| controller.status(now)) {
-            metrics::controller(samples, &status, switches);
+            metrics::controller(samples, &status, &listed);
         }
     });
     Ok(Box::new(PartProcess {

@@ -139,13 +139,13 @@ fn attach(
     supervisor.clients = gateway::clients_status(gateway);
     supervisor.heat = Some(gateway.heat());
     gateway::add_sources(gateway, sources);
-    let (name, scheme) = (config.rack.name.clone(), config.rack.scheme);
+    let config = config.clone();
     for (index, switch) in assembly.switches.iter().enumerate() {
         add_switch(sources, index.to_string(), switch);
     }
     let (nodes, control) = (assembly.nodes.clone(), assembly.controller.clone());
     sources.add(move |samples: &mut Samples| {
-        build(samples, &name, scheme);
+        build(samples, &config.rack.name, config.rack.scheme);
         process(samples);
         for (index, handle) in nodes.iter().enumerate() {
             let index = index.to_string();
@@ -155,7 +155,7 @@ fn attach(
         }
         queue(samples, "controller", "0", control.queued() as u64);
         if let Some(status) = control.call(|controller, now| controller.status(now)) {
-            controller(samples, &status, 1);
+            controller(samples, &status, &config);
         }
     });
     supervisor

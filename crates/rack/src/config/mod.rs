@@ -71,6 +71,16 @@ impl RackConfig {
         check::whole(&config, &mut reader, overrides);
         reader.finish().map(|()| config)
     }
+
+    /// How many switches the rack has: those that the file lists, or in one process as many as
+    /// serve.
+    pub fn switches_len(&self) -> u16 {
+        let types::Topology { chains, layers } = self.topology;
+        match self.shape {
+            Shape::Embedded => chains * u16::from(layers),
+            Shape::Distributed => self.switches.len() as u16,
+        }
+    }
 }
 
 impl Default for RackConfig {

@@ -40,6 +40,16 @@ impl RackConfig {
         let and_clients = self.rack.preserve == Preserve::Always;
         Protection::Switches { domains: domains.len(), and_clients }
     }
+
+    /// In how many failure domains the rack's switches are; `None` where those of a chain protect
+    /// nothing in any case.
+    pub fn listed_domains(&self) -> Option<usize> {
+        match self.protection() {
+            Protection::Nodes | Protection::Clients => None,
+            Protection::ClientsOfOneDomain => Some(1),
+            Protection::Switches { domains, .. } => Some(domains),
+        }
+    }
 }
 
 impl fmt::Display for Protection {

@@ -422,4 +422,9 @@ fn who_protects_what_the_cache_tells_follows_from_scheme_layers_and_domains() {
     assert_eq!(protection(&switches(["a", "b"], "")), both);
     let all = Protection::Switches { domains: 2, and_clients: true };
     assert_eq!(protection(&switches(["a", "b"], "preserve = \"always\"\n")), all);
+    let listed =
+        |text: &str| parse(text).unwrap_or_else(|error| panic!("{error}")).listed_domains();
+    assert_eq!(["", "[rack]\nscheme = \"netcache\"\n"].map(listed), [None, None]);
+    assert_eq!([embedded, &switches(["a", "a"], "")].map(listed), [Some(1), Some(1)]);
+    assert_eq!(listed(&switches(["a", "b"], "")), Some(2));
 }

@@ -2,6 +2,7 @@
 
 use super::histogram::HistogramSnapshot;
 use super::samples::Samples;
+use crate::config::RackConfig;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_core::controller::{
@@ -315,8 +316,8 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// The controller of a rack with this many switches, which are down until it hears them.
-pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u16) {
+/// The controller. The rack's switches are down until it hears them.
+pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &RackConfig) {
     for (phase, label) in PHASES {
         let is = f64::from(u8::from(status.phase == phase));
         samples.gauge(
@@ -388,7 +389,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
             node.cached_keys as f64,
         );
     }
-    for index in 0..switches {
+    for index in 0..config.switches_len() {
         let heard = status.switches.iter().find(|switch| switch.index == index);
         let label = index.to_string();
         let labels = [("switch", label.as_str())];
@@ -408,6 +409,10 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, switches: u1
         const REFUSED: &str = "1 for a switch that lives, but that a chain goes on without.";
         let refused = f64::from(u8::from(is_refused));
         samples.gauge("switchback_switch_refused", REFUSED, &labels, refused);
+    }
+    if let Some(domains) = config.listed_domains() {
+        const DOMAINS: &str = "Failure domains of all switches of the rack.";
+        samples.gauge("switchback_listed_domains", DOMAINS, &[], domains as f64);
     }
     status.chains.iter().for_each(|status| chain(samples, status));
     if let Some(times) = &status.recovery {
@@ -633,9 +638,24 @@ pub fn process(samples: &mut Samples) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Overrides;
+    use std::path::Path;
     use switchback_core::controller::{
         NodeStatus, PeriodicSnapshots, RecoveryTimes, Spent, SwitchStatus,
     };
+
+    /// A rack of two switches, which are copies.
+    fn rack() -> RackConfig {
+        let switch = |index: u8| format!("[[switch]]\naddress = \"10.0.0.{index}:7000\"\n");
+        let text = format!(
+            "[rack]\nscheme = \"distreach\"\n[topology]\nlayers = 2\n\
+             [controller]\nlisten = \"10.0.0.9:7000\"\n{}{}[[node]]\naddress = \"10.0.0.8:7000\"\n",
+            switch(0),
+            switch(1)
+        );
+        let parsed = RackConfig::parse(&text, "rack.toml", Path::new(""), &Overrides::default());
+        parsed.unwrap_or_else(|error| panic!("{error}"))
+    }
 
     fn status() -> ControllerStatus {
         ControllerStatus {
@@ -704,7 +724,7 @@ mod tests {
         let mut samples = Samples::default();
         build(&mut samples, "rack", Scheme::FarReach);
         process(&mut samples);
-        controller(&mut samples, &status(), 2);
+        controller(&mut samples, &status(), &rack());
         gateway(&mut samples, &GatewayStatistics::new(1));
         certificate(&mut samples, 1_800_000_000);
         heat(&mut samples, &Heat::new(1));
@@ -743,6 +763,7 @@ mod tests {
         assert_eq!(number("switchback_recovery_duration_seconds", "step=\"detect\""), Some(0.15));
         assert_eq!(number("switchback_snapshot_period_seconds", "chain=\"0\""), Some(10.0));
         assert_eq!(number("switchback_snapshot_age_seconds", "chain=\"0\""), Some(2.5));
+        assert_eq!(number("switchback_listed_domains", ""), Some(2.0));
         assert!(number("process_resident_memory_bytes", "").unwrap() > 1e5);
         assert!(number("process_open_fds", "").unwrap() > 2.0);
         let book = committed("docs/run/operations.md");
@@ -790,16 +811,32 @@ mod tests {
         let mut status = status();
         status.chains[0].snapshots = None;
         let mut samples = Samples::default();
-        controller(&mut samples, &status, 1);
+        controller(&mut samples, &status, &RackConfig::default());
         assert!(!samples.text().contains("switchback_snapshot_period_seconds"));
         assert!(!samples.text().contains("switchback_snapshot_age_seconds"));
+        let domains = samples.number("switchback_listed_domains", "");
+        assert_eq!(domains, None, "a chain of one switch protects nothing");
+    }
+
+    #[test]
+    fn a_rack_in_one_process_lists_the_switches_of_all_its_chains() {
+        let mut config = RackConfig::default();
+        config.topology.chains = 3;
+        let mut samples = Samples::default();
+        controller(&mut samples, &status(), &config);
+        let up = |switch| samples.number("switchback_switch_up", &format!("switch=\"{switch}\""));
+        assert_eq!([0, 1, 2, 3].map(up), [Some(1.0), Some(0.0), Some(0.0), None]);
     }
 
     #[test]
     fn each_phase_has_one_label() {
         for (phase, label) in PHASES {
             let mut samples = Samples::default();
-            controller(&mut samples, &ControllerStatus { phase, ..status() }, 1);
+            controller(
+                &mut samples,
+                &ControllerStatus { phase, ..status() },
+                &RackConfig::default(),
+            );
             for (_, other) in PHASES {
                 let is = samples.number("switchback_phase", &format!("phase=\"{other}\""));
                 assert_eq!(is, Some(f64::from(u8::from(other == label))), "{phase}: {other}");
