@@ -24,7 +24,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from checks import PATIENCE_S, PROGRAM, check, eventually, finish
-from rack import Client, Failed, Rack, temporary
+from rack import Client, Failed, Rack, Shape, temporary
 from terminal import Terminal
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
@@ -282,6 +282,7 @@ def health_is_shown(browser, rack):
     check("a recovery, too", checks()["recoveries"][0] == "look", checks()["recoveries"])
     others = {row[0] for name, row in checks().items() if name not in ["standby", "recoveries"]}
     check("all else is well, or another process's to tell", others == {"well", "–"}, checks())
+    check("snapshots are taken", checks()["snapshots"][2].startswith("generation"), checks()["snapshots"])
     # Whether a process answers at all is Prometheus' to say.
     rules = {line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line} - {"SwitchbackDown"}
     named = {row[3] for row in checks().values()} - {""}
@@ -446,6 +447,27 @@ def the_demo_has_a_button(directory):
     check("the demo ends well", demo.ends() == 0, demo.shown)
 
 
+def what_is_not_to_be_is_not_missed(browser):
+    """A rack with neither a spare nor a period of snapshots is well: no alert fires for it, either."""
+    with temporary() as directory:
+        rack = Rack(directory, shape=Shape(spares=0), snapshot_period_ms=0, switch_timeout_ms=1500)
+        browser.read_logs()
+        before = len(browser.requests)
+        try:
+            browser.open("health", f"http://{rack.metrics}")
+            checks = lambda: {row[1]: row for row in browser.rows("Checks")}
+            expected = {"standby": "no spare is listed", "copies": "one switch a chain", "snapshots": "taken only when asked for"}
+            says = lambda name, text: checks().get(name, ["", "", ""])[2].startswith(text)
+            for name, text in expected.items():
+                check(f"{name}: what isn't to be is said", eventually(lambda: says(name, text)), checks())
+                check("and is well", checks()[name][0] == "well", checks()[name])
+            browser.driver.get("about:blank")
+            browser.read_logs()
+            del browser.requests[before:]
+        finally:
+            rack.close()
+
+
 def little_is_loaded(browser):
     browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
     # Not from a page of the console: that would only change the hash, and load nothing.
@@ -479,6 +501,7 @@ def test():
             commands_need_the_token(browser, rack)
             little_is_loaded(browser)
             it_works_behind_a_proxy(browser, rack)
+            what_is_not_to_be_is_not_missed(browser)
             browser.read_logs()
             inside = ("data:", "about:", "chrome:", f"{browser.origin}/")
             outside = [url for url in browser.requests if not url.startswith(inside)]

@@ -198,7 +198,8 @@ class Rack:
     """
 
     def __init__(
-        self, directory, more="", gateway="", shape=Shape(), rack="", cache="", switch_timeout_ms=400, program=SWITCHBACK
+        self, directory, more="", gateway="", shape=Shape(), rack="", cache="", switch_timeout_ms=400,
+        snapshot_period_ms=1000, program=SWITCHBACK,
     ):
         self.directory, self.shape, self.program = directory, shape, program
         self.config = os.path.join(directory, "rack.toml")
@@ -210,7 +211,7 @@ class Rack:
 scheme = "{shape.scheme}"
 metrics = "{self.metrics}"
 switch_timeout_ms = {switch_timeout_ms}
-snapshot_period_ms = 1000
+snapshot_period_ms = {snapshot_period_ms}
 {rack}[cache]
 records = 16384
 threshold = 4
