@@ -3,17 +3,8 @@
 # wrong without saying so.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-"$here/../venv.sh" "$here" uses.py "$@"
+"$here/python.sh" "$@"
 python=$?
-build=${BUILD_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/switchback-examples}/uses-node
-mkdir -p "$build"
-if ! cmp -s "$here/package.json" "$build/installed"; then
-    cp "$here/package.json" "$build/"
-    (cd "$build" && npm install --silent --no-audit --no-fund --ignore-scripts) || exit 1
-    cp "$here/package.json" "$build/installed"
-fi
-# Node looks for libraries beside the program.
-cp "$here/uses.mjs" "$build/"
-node "$build/uses.mjs" "$@"
+"$here/node.sh" "$@"
 node=$?
 exit $((python | node))
