@@ -176,7 +176,8 @@ pub struct RackStatus {
     pub scheme: String,
     /// `embedded` or `distributed`.
     pub shape: String,
-    /// `waiting for a switch`, `resynchronizing`, `recovering` or `serving`.
+    /// `waiting for a switch`, `resynchronizing`, `recovering`, `serving without a switch` or
+    /// `serving`; a process without the controller says that it doesn't know.
     pub phase: String,
     /// Rises with every recovery.
     pub epoch: Option<u32>,
