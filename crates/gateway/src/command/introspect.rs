@@ -249,7 +249,7 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     let command = verb.name();
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
     let known: &[&str] = match verb {
-        Verb::Cluster => cluster::UNSUPPORTED,
+        Verb::Cluster => &cluster::UNSUPPORTED.map(|(name, _)| name),
         Verb::Function => &["delete", "dump", "help", "kill", "load", "restore", "stats"],
         Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
         Verb::Config => &["rewrite", "resetstat", "help"],
@@ -267,6 +267,17 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     }
     let text =
         format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
+    refuse_command(running, id, verb, ErrorKind::Command, &text);
+}
+
+/// A subcommand that is there, and not with so many arguments, where Redis leaves that to the
+/// command.
+fn wrong_syntax(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
+    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
+    let text = format!(
+        "ERR unknown subcommand or wrong number of arguments for '{sub}'. Try {} HELP.",
+        verb.name().to_ascii_uppercase()
+    );
     refuse_command(running, id, verb, ErrorKind::Command, &text);
 }
 

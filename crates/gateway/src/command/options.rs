@@ -207,11 +207,12 @@ pub(crate) fn restore(
     now_ms: u64,
 ) -> Result<(bool, Result<u64, &'static str>), Failure> {
     let (mut replaces, mut relative) = (false, true);
+    let (mut has_idle_time, mut has_frequency) = (false, false);
     let mut at = 4;
     while at < args.len() {
         let is = |name: &str| args.get(at).eq_ignore_ascii_case(name.as_bytes());
-        // How long ago and how often a key was used isn't kept here, so both are only checked. Redis
-        // takes one or the other.
+        // How long ago and how often a key was used isn't kept here, so both are only checked. As
+        // Redis does, it takes one or the other.
         let number = |range: std::ops::RangeInclusive<i64>, text| {
             let number = parse_i64(args.get(at + 1)).ok_or(Failure::NotAnInteger)?;
             if range.contains(&number) { Ok(()) } else { Err(Failure::Static(text)) }
@@ -220,10 +221,12 @@ pub(crate) fn restore(
             replaces = true;
         } else if is("absttl") {
             relative = false;
-        } else if is("idletime") && at + 1 < args.len() {
+        } else if is("idletime") && at + 1 < args.len() && !has_frequency {
+            has_idle_time = true;
             number(0..=i64::MAX, "ERR Invalid IDLETIME value, must be >= 0")?;
             at += 1;
-        } else if is("freq") && at + 1 < args.len() {
+        } else if is("freq") && at + 1 < args.len() && !has_idle_time {
+            has_frequency = true;
             number(0..=255, "ERR Invalid FREQ value, must be >= 0 and <= 255")?;
             at += 1;
         } else {

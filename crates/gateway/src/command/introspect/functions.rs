@@ -1,7 +1,7 @@
 //! FUNCTION, as far as there is something to say of no functions: test suites and tools begin with
 //! dropping all.
 
-use super::{Verb, no_subcommand, ok, refuse_subcommand};
+use super::{Verb, no_subcommand, ok, refuse_subcommand, wrong_syntax};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
 use crate::failure::ErrorKind;
@@ -13,11 +13,7 @@ pub(crate) fn function(running: &mut Running, shared: &Shared, id: ConnectionId,
     let sub = args.get(1).to_ascii_lowercase();
     match &sub[..] {
         b"flush" if args.len() > 3 => {
-            let text = format!(
-                "ERR unknown subcommand or wrong number of arguments for '{}'. Try FUNCTION HELP.",
-                String::from_utf8_lossy(args.get(1))
-            );
-            refuse(running, id, ErrorKind::Command, &text);
+            wrong_syntax(running, id, Verb::Function, args.get(1));
         }
         b"flush" => {
             let mode = args.from(2).next().unwrap_or(b"sync");

@@ -1,6 +1,6 @@
 //! SLOWLOG.
 
-use super::{Verb, no_subcommand, ok};
+use super::{Verb, no_subcommand, ok, wrong_arity, wrong_syntax};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
 use crate::failure::ErrorKind;
@@ -50,6 +50,9 @@ pub(crate) fn slowlog(running: &mut Running, shared: &Shared, id: ConnectionId, 
                 }
             });
         }
+        (b"reset", _) => wrong_arity(running, id, "slowlog|reset"),
+        (b"len", _) => wrong_arity(running, id, "slowlog|len"),
+        (b"get", _) => wrong_syntax(running, id, Verb::SlowLog, args.get(1)),
         _ => no_subcommand(running, shared, id, args),
     }
 }
