@@ -1,12 +1,14 @@
 //! `switchback import`: the strings of a Redis, with their times to live, into a rack.
 
+mod state;
+
 use crate::changes::Changes;
 use crate::progress;
 use crate::server::{self, Certificates, Found, Record, Server};
 use anyhow::bail;
 use clap::Args;
 use redis::{Connection, Pipeline, RedisError, pipe};
-use serde::{Deserialize, Serialize};
+use state::Progress;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -52,18 +54,6 @@ pub struct ImportArgs {
     certificates: Certificates,
 }
 
-/// How far an import is.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-struct Progress {
-    /// What is copied to where: a file of another import is none of this one.
-    what: String,
-    /// The source's SCAN goes on here.
-    cursor: u64,
-    copied: u64,
-    /// Keys that hold something else than strings.
-    other_types: u64,
-}
-
 /// Copies, until it is done or a signal comes.
 ///
 /// # Errors
@@ -74,21 +64,25 @@ pub fn import(args: &ImportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitC
 
 fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let [source, gateway] = Server::of([&args.from, &args.to], &args.certificates)?;
-    let (from, to) = (source.connect()?, gateway.connect()?);
+    let (mut from, to) = (source.connect()?, gateway.connect()?);
+    let this = Progress {
+        what: format!("{}/{} {:?}", source.address(), source.database(), args.pattern),
+        to: Some(gateway.address()),
+        source_run: server::run_id(&mut from),
+        ..Progress::default()
+    };
     let mut copier =
         Copier { from, to, copied: 0, follows: args.follow, signals, is_told_to_stop: false };
-    let what = format!("{}/{} {:?}", source.address(), source.database(), args.pattern);
     let mut changes = match args.follow {
         false => None,
         true => Some(Changes::watch(&mut copier.from, source.connect()?, source.database())?),
     };
     // Changes during a pause weren't told, so following begins with the first key.
-    let earlier: Option<Progress> = if args.follow { None } else { progress::load(&args.state)? };
-    let mut done = earlier.filter(|earlier| earlier.what == what).unwrap_or_default();
-    if done.cursor != 0 {
-        eprintln!("going on after {} ({})", count(done.copied, "key"), args.state.display());
+    let earlier = if args.follow { None } else { progress::load(&args.state)? };
+    let (mut done, said) = this.after(earlier);
+    if let Some(said) = said {
+        eprintln!("{said} ({})", args.state.display());
     }
-    done.what = what;
     let result = copier.copy_all(args, &mut done, changes.as_mut());
     if let Some(changes) = changes {
         changes.end(&mut copier.from)?;

@@ -179,6 +179,12 @@ impl Server {
     }
 }
 
+/// What a Redis is called from its start to its end; `None` if it doesn't say, as gateways.
+pub(crate) fn run_id(server: &mut Connection) -> Option<String> {
+    let info: String = cmd("INFO").arg("server").query(server).ok()?;
+    info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::to_owned)
+}
+
 /// Keys from `cursor` on, and where the next ones begin; 0: there are none.
 pub(crate) fn scan(
     server: &mut Connection,
