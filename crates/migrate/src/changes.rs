@@ -23,8 +23,6 @@ pub(crate) struct Changes {
     /// Told when the marker comes; closed when the subscription ends.
     marked: Receiver<()>,
     marker: String,
-    /// What the source's notifications were set to, if that was changed.
-    before: Option<String>,
 }
 
 fn lock(keys: &Keys) -> MutexGuard<'_, HashSet<Vec<u8>>> {
@@ -32,13 +30,8 @@ fn lock(keys: &Keys) -> MutexGuard<'_, HashSet<Vec<u8>>> {
 }
 
 impl Changes {
-    /// Subscribes; has the source tell of changes if it doesn't yet.
-    pub(crate) fn watch(
-        source: &mut Connection,
-        mut subscribed: Connection,
-        database: i64,
-    ) -> anyhow::Result<Changes> {
-        let before = enable(source)?;
+    /// Subscribes, to what a source tells on which that is enabled.
+    pub(crate) fn watch(mut subscribed: Connection, database: i64) -> anyhow::Result<Changes> {
         let marker = format!("switchback-import-{}", std::process::id());
         for (how, channel) in
             [("PSUBSCRIBE", format!("__keyevent@{database}__:*")), ("SUBSCRIBE", marker.clone())]
@@ -55,7 +48,7 @@ impl Changes {
         std::thread::Builder::new()
             .name("changes".into())
             .spawn(move || take_notes(subscribed, &theirs, &name, &marks))?;
-        Ok(Changes { keys, marked, marker, before })
+        Ok(Changes { keys, marked, marker })
     }
 
     /// Takes the keys that have changed until now, as far as the source has told.
@@ -82,12 +75,6 @@ impl Changes {
             Err(Timeout | Disconnected) => bail!("{LOST}"),
         }
     }
-
-    /// Sets the source's notifications to what they were.
-    pub(crate) fn end(self, source: &mut Connection) -> anyhow::Result<()> {
-        let Some(before) = self.before else { return Ok(()) };
-        set(source, &before)
-    }
 }
 
 /// Takes what the source tells, until it ends the subscription.
@@ -112,8 +99,8 @@ const LOST: &str = "the source has ended the subscription to its changes, so som
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Has the source tell of changes; what the setting was, if it wasn't right.
-fn enable(source: &mut Connection) -> anyhow::Result<Option<String>> {
+/// Has the source tell of changes; what its notifications were set to, if that was changed.
+pub(crate) fn enable(source: &mut Connection) -> anyhow::Result<Option<String>> {
     let found: Vec<String> = cmd("CONFIG").arg("GET").arg(SETTING).query(source)?;
     let [_, before] = &found[..] else {
         bail!("the source has no {SETTING}, so --follow can't know what it changes");
@@ -127,7 +114,8 @@ fn enable(source: &mut Connection) -> anyhow::Result<Option<String>> {
     Ok(Some(before.clone()))
 }
 
-fn set(source: &mut Connection, value: &str) -> anyhow::Result<()> {
+/// Sets the source's notifications.
+pub(crate) fn set(source: &mut Connection, value: &str) -> anyhow::Result<()> {
     cmd("CONFIG").arg("SET").arg(SETTING).arg(value).exec(source).with_context(|| {
         format!("the source refuses CONFIG SET {SETTING} {value}; set it there by other means")
     })

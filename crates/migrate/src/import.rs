@@ -1,14 +1,16 @@
 //! `switchback import`: the strings of a Redis, with their times to live, into a rack.
 
 mod state;
+#[cfg(test)]
+mod tests;
 
-use crate::changes::Changes;
+use crate::changes::{self, Changes};
 use crate::progress;
 use crate::server::{self, Certificates, Found, Record, Server};
 use anyhow::bail;
 use clap::Args;
 use redis::{Connection, Pipeline, RedisError, pipe};
-use state::Progress;
+use state::{Progress, Stage};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
@@ -19,6 +21,9 @@ use switchback_terminal::count;
 /// before each time. A switch that dies is replaced meanwhile.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How long a gateway may still be about what a run that was killed has sent it: somewhat more than
+/// its usual deadline (`deadline_ms`).
+const UNDER_WAY: Duration = Duration::from_secs(6);
 /// Errors after which a batch may be sent again: what became of a write isn't known, or nothing did
 /// because there was no answer in time.
 const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
@@ -27,6 +32,7 @@ const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  switchback import --from redis://:secret@10.0.0.5:6379\n  \
                   switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n  \
+                  switchback import --from redis://10.0.0.5:6379/0 --follow --delete    # once more, after a crash\n  \
                   switchback import --from rediss://:secret@redis.example:6380 --cacert ca.crt\n\n\
                   It goes on where it was after a crash. docs/run/migrate.md says how to move a program that runs.")]
 pub struct ImportArgs {
@@ -44,6 +50,11 @@ pub struct ImportArgs {
     /// for that time if it may be.
     #[arg(long, conflicts_with = "pattern")]
     follow: bool,
+    /// When all is copied, delete what the rack has and the source hasn't, or has as something else
+    /// than a string: what was deleted, renamed or expired there meanwhile, and all keys that were
+    /// never there. With --match only keys of that pattern.
+    #[arg(long)]
+    delete: bool,
     /// Where it is written how far this is, for a run that goes on after a crash.
     #[arg(long, value_name = "FILE", default_value = "switchback-import.json")]
     state: PathBuf,
@@ -65,39 +76,47 @@ pub fn import(args: &ImportArgs, signals: Receiver<i32>) -> anyhow::Result<ExitC
 fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let [source, gateway] = Server::of([&args.from, &args.to], &args.certificates)?;
     let (mut from, to) = (source.connect()?, gateway.connect()?);
+    if args.delete && server::is_empty(&mut from)? {
+        bail!(
+            "{}/{} has no keys, so --delete would delete all of the rack; FLUSHALL at the gateway \
+             does that, if it is meant",
+            source.address(),
+            source.database()
+        );
+    }
     let this = Progress {
         what: format!("{}/{} {:?}", source.address(), source.database(), args.pattern),
         to: Some(gateway.address()),
         source_run: server::run_id(&mut from),
+        follows: args.follow,
         ..Progress::default()
     };
-    let mut copier =
-        Copier { from, to, copied: 0, follows: args.follow, signals, is_told_to_stop: false };
-    let mut changes = match args.follow {
-        false => None,
-        true => Some(Changes::watch(&mut copier.from, source.connect()?, source.database())?),
-    };
-    // Changes during a pause weren't told, so following begins with the first key.
-    let earlier = if args.follow { None } else { progress::load(&args.state)? };
-    let (mut done, said) = this.after(earlier);
+    let (mut done, said) = this.after(progress::load(&args.state)?, args.delete);
+    let mut copier = Copier::new(from, to, &done, signals);
     if let Some(said) = said {
         eprintln!("{said} ({})", args.state.display());
+        copier.wait_for_earlier_writes();
     }
-    let result = copier.copy_all(args, &mut done, changes.as_mut());
-    if let Some(changes) = changes {
-        changes.end(&mut copier.from)?;
-    }
+    let result = copier.copy_all(args, &source, &mut done);
+    // In any case the source's notifications are set to what they were.
+    let ended = copier.end(args, &mut done);
     let is_whole = result?;
-    let Progress { copied, other_types, .. } = done;
-    let changes = count(copier.copied - copied, "change");
+    ended?;
+    let Progress { copied, other_types, deleted, .. } = done;
+    let changes = count(copier.writes - copied - deleted, "change");
     println!("copied {}, and {changes}", count(copied, "key"));
     if other_types > 0 {
         println!("left out {}: no string", count(other_types, "key"));
     }
+    if args.delete {
+        println!("deleted {}: no string at the source", count(deleted, "key"));
+    }
     if !is_whole {
-        eprintln!("stopped before the end; the same command goes on ({})", args.state.display());
+        let how = if args.follow { "begins again" } else { "goes on" };
+        eprintln!("stopped before the end; the same command {how} ({})", args.state.display());
         return Ok(ExitCode::FAILURE);
     }
+    forget(&args.state);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,55 +124,95 @@ struct Copier<'a> {
     from: Connection,
     to: Connection,
     /// Records that were written or deleted.
-    copied: u64,
+    writes: u64,
     /// A signal asks for the last changes, not for an end at once.
     follows: bool,
+    /// What is another type than a string at the source is deleted at the target.
+    deletes_others: bool,
     signals: &'a Receiver<i32>,
     is_told_to_stop: bool,
 }
 
 impl Copier<'_> {
+    fn new<'a>(
+        from: Connection,
+        to: Connection,
+        done: &Progress,
+        signals: &'a Receiver<i32>,
+    ) -> Copier<'a> {
+        Copier {
+            from,
+            to,
+            writes: done.copied + done.deleted,
+            follows: done.follows,
+            deletes_others: false,
+            signals,
+            is_told_to_stop: false,
+        }
+    }
+
     /// Whether a signal has come, until now.
     fn must_stop(&mut self) -> bool {
         self.is_told_to_stop |= self.signals.try_recv() != Err(TryRecvError::Empty);
         self.is_told_to_stop
     }
 
-    /// False if a signal came before all keys were looked at.
+    /// Waits until the gateway is done with what an earlier run has sent it: a write of that could
+    /// otherwise come after one of this run, and bring an older value back.
+    fn wait_for_earlier_writes(&mut self) {
+        let bar = progress::bar();
+        bar.set_message("waiting for writes of the earlier run");
+        let began = Instant::now();
+        while began.elapsed() < UNDER_WAY && !self.must_stop() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        bar.finish_and_clear();
+    }
+
+    /// Copies all, and what changes meanwhile if it follows; false if a signal came before all keys
+    /// were looked at.
     fn copy_all(
+        &mut self,
+        args: &ImportArgs,
+        source: &Server,
+        done: &mut Progress,
+    ) -> anyhow::Result<bool> {
+        if !args.follow {
+            return self.copy_keys(args, done, None);
+        }
+        done.notifications = changes::enable(&mut self.from)?.or(done.notifications.take());
+        progress::store(&args.state, done)?;
+        let mut changes = Changes::watch(source.connect()?, source.database())?;
+        self.copy_keys(args, done, Some(&mut changes))
+    }
+
+    fn copy_keys(
         &mut self,
         args: &ImportArgs,
         done: &mut Progress,
         mut changes: Option<&mut Changes>,
     ) -> anyhow::Result<bool> {
         let bar = progress::bar();
-        self.copied = done.copied;
-        let mut scanned = false;
         loop {
             let stops = self.must_stop();
-            if !scanned && stops {
+            if stops && done.stage != Stage::Whole {
                 return Ok(false);
             }
-            if !scanned {
-                let batch = usize::from(args.batch);
-                let pattern = args.pattern.as_deref();
-                let (next, keys) = server::scan(&mut self.from, done.cursor, pattern, batch)?;
-                for keys in keys.chunks(batch) {
-                    let (copied, other_types) = self.copy(keys)?;
-                    done.copied += copied;
-                    done.other_types += other_types;
-                }
-                done.cursor = next;
-                scanned = next == 0;
-                match (scanned, args.follow) {
-                    (true, _) => forget(&args.state),
-                    (false, false) => progress::store(&args.state, done)?,
-                    (false, true) => {}
+            if done.stage != Stage::Whole {
+                self.copy_or_delete_some(args, done)?;
+                if done.stage != Stage::Whole || args.follow {
+                    progress::store(&args.state, done)?;
                 }
             }
+            let how = match done.stage {
+                Stage::Copying => "copying",
+                Stage::Deleting => "deleting",
+                Stage::Whole => "following",
+            };
+            let keys = count(done.copied, "key");
             let Some(changes) = changes.as_deref_mut() else {
-                bar.set_message(count(done.copied, "key"));
-                if scanned {
+                bar.set_message(format!("{how}: {keys}"));
+                if done.stage == Stage::Whole {
                     return Ok(true);
                 }
                 continue;
@@ -165,16 +224,80 @@ impl Copier<'_> {
             for keys in changed.chunks(usize::from(args.batch)) {
                 self.copy(keys)?;
             }
-            let how = if scanned { "following" } else { "copying" };
-            let (keys, writes) = (count(done.copied, "key"), count(self.copied, "write"));
-            bar.set_message(format!("{how}: {keys}, {writes}"));
+            bar.set_message(format!("{how}: {keys}, {}", count(self.writes, "write")));
             if stops {
                 return Ok(true);
             }
-            if scanned && changed.is_empty() {
+            if done.stage == Stage::Whole && changed.is_empty() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+    }
+
+    /// Sets the source's notifications to what they were, if they were changed.
+    fn end(&mut self, args: &ImportArgs, done: &mut Progress) -> anyhow::Result<()> {
+        let Some(before) = &done.notifications else { return Ok(()) };
+        changes::set(&mut self.from, before)?;
+        done.notifications = None;
+        progress::store(&args.state, done)
+    }
+
+    /// Goes on with a part of the keys.
+    fn copy_or_delete_some(
+        &mut self,
+        args: &ImportArgs,
+        done: &mut Progress,
+    ) -> anyhow::Result<()> {
+        let (pattern, batch) = (args.pattern.as_deref(), usize::from(args.batch));
+        let next = match done.stage {
+            Stage::Copying => {
+                let (next, keys) = server::scan(&mut self.from, done.cursor, pattern, batch)?;
+                for keys in keys.chunks(batch) {
+                    let (copied, other_types) = self.copy(keys)?;
+                    done.copied += copied;
+                    done.other_types += other_types;
+                }
+                next
+            }
+            Stage::Deleting => {
+                self.deletes_others = true;
+                let (next, keys) = self.scan_target(done.cursor, pattern, batch)?;
+                for keys in keys.chunks(batch) {
+                    done.deleted += self.delete(keys)?;
+                }
+                next
+            }
+            Stage::Whole => return Ok(()),
+        };
+        done.advance(next, args.delete);
+        Ok(())
+    }
+
+    fn scan_target(
+        &mut self,
+        cursor: u64,
+        pattern: Option<&str>,
+        count: usize,
+    ) -> anyhow::Result<(u64, Vec<Vec<u8>>)> {
+        let began = Instant::now();
+        loop {
+            match server::scan(&mut self.to, cursor, pattern, count) {
+                Ok(found) => return Ok(found),
+                Err(error) if is_passing(&error) => self.pause(began, &error)?,
+                Err(error) => bail!("the gateway can't list its keys: {error}"),
+            }
+        }
+    }
+
+    /// Deletes those keys of the target that are no strings at the source; how many.
+    ///
+    /// What is written at the source meanwhile isn't lost. Before `copy` reads the key it is copied
+    /// instead. After that the source tells of it, and this thread takes what was told, and copies
+    /// it, when the deletion is done.
+    fn delete(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<u64> {
+        let lacking = server::no_strings(&mut self.from, keys)?;
+        let (copied, _) = self.copy(&lacking)?;
+        Ok(lacking.len() as u64 - copied)
     }
 
     /// Copies what has changed until now, but for what was told last.
@@ -201,18 +324,24 @@ impl Copier<'_> {
             let (mut commands, strings, others) = self.commands(keys)?;
             match self.write(&mut commands)? {
                 None => {
-                    self.copied += commands.len() as u64;
+                    self.writes += commands.len() as u64;
                     return Ok((strings, others));
                 }
-                Some(error) if began.elapsed() > PATIENCE => {
-                    bail!("the gateway refused a record for {PATIENCE:?}: {error}");
-                }
-                Some(error) if !self.follows && self.must_stop() => {
-                    bail!("stopped; the same command goes on. The gateway said last: {error}");
-                }
-                Some(_) => std::thread::sleep(PAUSE),
+                Some(error) => self.pause(began, &error)?,
             }
         }
+    }
+
+    /// Waits before it is tried again what the gateway has refused for now, since `began`.
+    fn pause(&mut self, began: Instant, error: &RedisError) -> anyhow::Result<()> {
+        if began.elapsed() > PATIENCE {
+            bail!("the gateway refused it for {PATIENCE:?}: {error}");
+        }
+        if !self.follows && self.must_stop() {
+            bail!("stopped; the same command goes on. The gateway said last: {error}");
+        }
+        std::thread::sleep(PAUSE);
+        Ok(())
     }
 
     /// What makes these keys at the target what they are at the source, how many are strings there,
@@ -235,7 +364,12 @@ impl Copier<'_> {
                 Found::Nothing => {
                     commands.cmd("DEL").arg(key);
                 }
-                Found::OtherType => others += 1,
+                Found::OtherType => {
+                    if self.deletes_others {
+                        commands.cmd("DEL").arg(key);
+                    }
+                    others += 1;
+                }
             }
         }
         Ok((commands, strings, others))
@@ -250,14 +384,17 @@ impl Copier<'_> {
         for answer in server::run(&mut self.to, commands)? {
             match answer {
                 Ok(_) => {}
-                Err(error) if AGAIN.contains(&error.code().unwrap_or_default()) => {
-                    again = again.or(Some(error));
-                }
+                Err(error) if is_passing(&error) => again = again.or(Some(error)),
                 Err(error) => bail!("the gateway refused a record: {error}"),
             }
         }
         Ok(again)
     }
+}
+
+/// Whether the command may be sent again.
+fn is_passing(error: &RedisError) -> bool {
+    AGAIN.contains(&error.code().unwrap_or_default())
 }
 
 /// The state isn't needed any more; one that stays only says what was done.

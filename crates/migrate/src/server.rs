@@ -220,6 +220,32 @@ pub(crate) fn read(server: &mut Connection, keys: &[Vec<u8>]) -> anyhow::Result<
     answers.chunks(2).map(found).collect()
 }
 
+/// Those of some keys that aren't strings: there is nothing of that name, or something else.
+pub(crate) fn no_strings(
+    server: &mut Connection,
+    keys: &[Vec<u8>],
+) -> anyhow::Result<Vec<Vec<u8>>> {
+    let mut commands = pipe();
+    for key in keys {
+        commands.cmd("TYPE").arg(key);
+    }
+    let mut found = Vec::new();
+    for (key, answer) in keys.iter().zip(run(server, &mut commands)?) {
+        match answer {
+            Ok(Value::SimpleString(kind)) if kind == "string" => {}
+            Ok(Value::SimpleString(_)) => found.push(key.clone()),
+            other => bail!("TYPE was answered with {other:?}"),
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a server has no keys.
+pub(crate) fn is_empty(server: &mut Connection) -> RedisResult<bool> {
+    let any: Option<Vec<u8>> = cmd("RANDOMKEY").query(server)?;
+    Ok(any.is_none())
+}
+
 /// Sends commands, if there are any; their answers, errors of single ones among them.
 pub(crate) fn run(
     server: &mut Connection,

@@ -1,7 +1,20 @@
 //! How far an import is, and where one begins that finds what an earlier one has left.
 
 use serde::{Deserialize, Serialize};
-use switchback_terminal::count;
+use switchback_terminal::{count, grouped};
+
+/// What an import does with all keys, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stage {
+    /// Copies the source's keys.
+    #[default]
+    Copying,
+    /// Looks through the target's keys for those that the source hasn't.
+    Deleting,
+    /// It has done so; one that follows goes on with changes.
+    Whole,
+}
 
 /// How far an import is.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -13,30 +26,91 @@ pub(super) struct Progress {
     /// The source's `run_id`: SCAN of a Redis goes through the keys in another order after it was
     /// started anew. `None` if it has none, as gateways, or of older versions.
     pub(super) source_run: Option<String>,
-    /// The source's SCAN goes on here.
+    /// It copies what is changed meanwhile, too.
+    #[serde(default)]
+    pub(super) follows: bool,
+    /// What the source's notifications are set to at the end, if they were changed.
+    pub(super) notifications: Option<String>,
+    #[serde(default)]
+    pub(super) stage: Stage,
+    /// SCAN goes on here: the source's, or the target's while it deletes.
     pub(super) cursor: u64,
     pub(super) copied: u64,
     /// Keys that hold something else than strings.
     pub(super) other_types: u64,
+    /// Keys of the target that weren't strings at the source.
+    #[serde(default)]
+    pub(super) deleted: u64,
 }
 
 impl Progress {
     /// Where this import, which has done nothing yet, begins beside an earlier one, and what to say
     /// about that.
-    pub(super) fn after(self, earlier: Option<Progress>) -> (Progress, Option<String>) {
+    pub(super) fn after(
+        self,
+        earlier: Option<Progress>,
+        deletes: bool,
+    ) -> (Progress, Option<String>) {
         let is_same =
             |earlier: &Progress| earlier.what == self.what && !differ(&earlier.to, &self.to);
         let Some(earlier) = earlier.filter(is_same) else { return (self, None) };
-        let copied = count(earlier.copied, "key");
-        if differ(&earlier.source_run, &self.source_run) {
-            let said = format!(
-                "an earlier run has copied {copied}; this one begins with the first key, since the \
-                 source was started anew meanwhile"
-            );
-            return (self, Some(said));
+        match self.why_not_on_from(&earlier, deletes) {
+            Some(why) => {
+                let said = earlier.begun_anew(why, deletes);
+                // The source tells of changes since the earlier run, and must stop once this ends.
+                (Progress { notifications: earlier.notifications, ..self }, Some(said))
+            }
+            None => {
+                let said = earlier.gone_on();
+                let Progress { to, source_run, .. } = self;
+                (Progress { to, source_run, ..earlier }, Some(said))
+            }
         }
-        let Progress { to, source_run, .. } = self;
-        (Progress { to, source_run, ..earlier }, Some(format!("going on after {copied}")))
+    }
+
+    /// Why this import begins with the first key though an earlier one was further.
+    fn why_not_on_from(&self, earlier: &Progress, deletes: bool) -> Option<&'static str> {
+        if self.follows || earlier.follows {
+            return Some("what was changed in between wasn't told");
+        }
+        if differ(&earlier.source_run, &self.source_run) {
+            return Some("the source was started anew in between");
+        }
+        let has_copied_all = earlier.stage != Stage::Copying;
+        (has_copied_all && !deletes).then_some("that one had copied all, and was deleting")
+    }
+
+    fn begun_anew(&self, why: &str, deletes: bool) -> String {
+        let hint = match deletes {
+            true => "",
+            false => "; add --delete if keys may have been deleted in between",
+        };
+        let copied = count(self.copied, "key");
+        format!(
+            "an earlier run was interrupted after {copied}; this one begins with the first key: \
+             {why}{hint}"
+        )
+    }
+
+    fn gone_on(&self) -> String {
+        let copied = count(self.copied, "key");
+        match self.stage {
+            Stage::Copying => format!("going on after {copied}"),
+            Stage::Deleting | Stage::Whole => {
+                format!("going on after {copied}, and {} deleted", grouped(self.deleted))
+            }
+        }
+    }
+
+    /// A part of the keys is done; the next ones begin at `cursor`, and 0 is the end.
+    pub(super) fn advance(&mut self, cursor: u64, deletes: bool) {
+        self.cursor = cursor;
+        if cursor == 0 {
+            self.stage = match self.stage {
+                Stage::Copying if deletes => Stage::Deleting,
+                _ => Stage::Whole,
+            };
+        }
     }
 }
 
@@ -58,21 +132,32 @@ mod tests {
         }
     }
 
+    /// The begin of an import that finds another one's file: where, and what is said.
+    fn begin(import: Progress, earlier: Progress, deletes: bool) -> (Progress, String) {
+        let (done, said) = import.after(Some(earlier), deletes);
+        (done, said.unwrap_or_default())
+    }
+
     #[test]
     fn the_same_import_goes_on() {
         let earlier = Progress { cursor: 7, copied: 1500, ..import("a") };
-        let (done, said) = import("a").after(Some(earlier.clone()));
+        let (done, said) = begin(import("a"), earlier.clone(), false);
+        assert_eq!((done, &said[..]), (earlier.clone(), "going on after 1,500 keys"));
+        let (done, _) = begin(import("a"), earlier.clone(), true);
         assert_eq!(done, earlier);
-        assert_eq!(said.as_deref(), Some("going on after 1,500 keys"));
+
+        let earlier = Progress { stage: Stage::Deleting, deleted: 3, ..earlier };
+        let (done, said) = begin(import("a"), earlier.clone(), true);
+        assert_eq!((done, &said[..]), (earlier, "going on after 1,500 keys, and 3 deleted"));
     }
 
     #[test]
     fn a_file_of_an_older_version_loads() {
         let text = br#"{"what":"source:6379/0 None","cursor":7,"copied":1,"other_types":2}"#;
-        let earlier: Progress = serde_json::from_slice(text).unwrap();
-        let (done, said) = import("a").after(Some(earlier));
+        let earlier = serde_json::from_slice(text).unwrap();
+        let (done, said) = begin(import("a"), earlier, false);
         assert_eq!(done, Progress { cursor: 7, copied: 1, other_types: 2, ..import("a") });
-        assert_eq!(said.as_deref(), Some("going on after 1 key"));
+        assert_eq!(said, "going on after 1 key");
     }
 
     #[test]
@@ -82,14 +167,64 @@ mod tests {
             Progress { what: "source:6379/1 None".into(), ..import("a") },
             Progress { to: Some("gateway:6381".into()), ..import("a") },
         ] {
-            assert_eq!(other.clone().after(Some(earlier.clone())), (other, None));
+            assert_eq!(other.clone().after(Some(earlier.clone()), true), (other, None));
         }
     }
 
     #[test]
+    fn one_that_follows_begins_with_the_first_key() {
+        let following = || Progress { follows: true, ..import("a") };
+        let earlier = Progress {
+            notifications: Some("Kx".into()),
+            stage: Stage::Whole,
+            copied: 2,
+            ..following()
+        };
+        let (done, said) = begin(following(), earlier.clone(), false);
+        assert_eq!(done, Progress { notifications: Some("Kx".into()), ..following() });
+        assert_eq!(
+            said,
+            "an earlier run was interrupted after 2 keys; this one begins with the first key: what \
+             was changed in between wasn't told; add --delete if keys may have been deleted in \
+             between"
+        );
+        let (_, said) = begin(following(), earlier.clone(), true);
+        assert!(said.ends_with("what was changed in between wasn't told"), "{said}");
+        // As well where only one of the two follows.
+        let (done, _) = begin(import("a"), earlier, true);
+        assert_eq!(done, Progress { notifications: Some("Kx".into()), ..import("a") });
+        let (done, _) = begin(following(), Progress { cursor: 7, ..import("a") }, true);
+        assert_eq!(done, following());
+    }
+
+    #[test]
     fn a_source_that_was_started_anew_is_copied_from_the_first_key() {
-        let (done, said) = import("b").after(Some(Progress { cursor: 7, ..import("a") }));
+        let (done, said) = begin(import("b"), Progress { cursor: 7, ..import("a") }, false);
         assert_eq!(done, import("b"));
-        assert!(said.is_some_and(|said| said.contains("the source was started anew")));
+        assert!(said.contains("the source was started anew"), "{said}");
+    }
+
+    #[test]
+    fn a_place_among_the_targets_keys_is_none_among_the_sources() {
+        let earlier = Progress { stage: Stage::Deleting, cursor: 7, ..import("a") };
+        let (done, said) = begin(import("a"), earlier, false);
+        assert_eq!(done, import("a"));
+        assert!(said.contains("that one had copied all"), "{said}");
+    }
+
+    #[test]
+    fn stages_follow_each_other() {
+        for (deletes, stages) in
+            [(false, vec![Stage::Whole]), (true, vec![Stage::Deleting, Stage::Whole])]
+        {
+            let mut done = import("a");
+            for stage in stages {
+                let before = done.stage;
+                done.advance(9, deletes);
+                assert_eq!((done.stage, done.cursor), (before, 9));
+                done.advance(0, deletes);
+                assert_eq!((done.stage, done.cursor), (stage, 0));
+            }
+        }
     }
 }
