@@ -1,5 +1,6 @@
 """`switchback import` and `export`: what a redis-server has, a rack has, and another redis-server again."""
 
+import json
 import os
 import random
 import signal
@@ -10,10 +11,12 @@ import threading
 import time
 from pathlib import Path
 
-from checks import PROGRAM, check, eventually, finish
+from checks import PATIENCE_S, PROGRAM, check, eventually, finish
 from rack import Client, Failed, Process, free_addresses, kill_midway
 
 KEYS = 30_000
+# Where an import writes how far it is.
+STATE = "switchback-import.json"
 random.seed(1)
 
 
@@ -81,6 +84,32 @@ def run(directory, *arguments):
     return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True, timeout=300)
 
 
+def stage(directory):
+    """How far an import is, by its file: the stage, and whether a part of it is done; `None`: there is no file."""
+    try:
+        state = json.loads(Path(directory, STATE).read_text())
+    except FileNotFoundError:
+        return None
+    return state["stage"], state["cursor"] != 0
+
+
+def start_import(directory, *arguments):
+    return subprocess.Popen([PROGRAM, "import", *arguments], cwd=directory, text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def killed_at(directory, place, *arguments):
+    """Starts an import, and kills it with -9 at this place; what it has said on stderr, `None` if it wasn't there."""
+    process, is_there = start_import(directory, *arguments), False
+    end = time.monotonic() + PATIENCE_S
+    while process.poll() is None and not is_there and time.monotonic() < end:
+        is_there = stage(directory) == place
+        time.sleep(0.0005)
+    process.kill()
+    _, said = process.communicate()
+    return said if is_there and process.returncode == -signal.SIGKILL else None
+
+
 class Writers(threading.Thread):
     """Changes keys of a server, without end: sets, counts, expires and deletes."""
 
@@ -92,12 +121,14 @@ class Writers(threading.Thread):
         draw = random.Random(2)
         while not self.stopping.is_set():
             key = f"key:{draw.randrange(KEYS)}" if draw.random() < 0.8 else f"new:{draw.randrange(2000)}"
-            what = draw.choice(["SET", "SET", "DEL", "EXPIRE", "PERSIST", "RENAME"])
+            what = draw.choice(["SET", "SET", "DEL", "EXPIRE", "PEXPIRE", "PERSIST", "RENAME"])
             try:
                 if what == "SET":
                     self.client.run("SET", key, draw.randbytes(64), "KEEPTTL")
                 elif what == "EXPIRE":
                     self.client.run("EXPIRE", key, 100_000)
+                elif what == "PEXPIRE":
+                    self.client.run("PEXPIRE", key, 20)
                 elif what == "RENAME":
                     self.client.run("RENAME", key, f"moved:{draw.randrange(2000)}")
                 else:
@@ -106,6 +137,15 @@ class Writers(threading.Thread):
                 if "no such key" not in str(error):
                     raise
             self.count += 1
+
+    def go_on(self, count=1000):
+        """Whether there are as many more changes before long."""
+        before = self.count
+        return eventually(lambda: self.count >= before + count)
+
+    def stop(self):
+        self.stopping.set()
+        self.join()
 
 
 class Forgetful(threading.Thread):
@@ -173,8 +213,8 @@ def over_tls(directory, resp):
     check("the rack has what the source has", not differ, differ[:5])
 
     Client(resp).insist("FLUSHALL")
-    follow = subprocess.Popen([PROGRAM, "import", "--from", f"rediss://{secure}", "--to", f"redis://{resp}", "--cacert",
-                               "ca.crt", *ours, "--follow"], cwd=directory, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    follow = start_import(directory, "--from", f"rediss://{secure}", "--to", f"redis://{resp}", "--cacert", "ca.crt", *ours,
+                          "--follow")
     notifies = lambda: b"E" in Client(plain).run("CONFIG", "GET", "notify-keyspace-events")[1]
     check("it follows over TLS", eventually(notifies))
     Client(plain).run("SET", "late", "1")
@@ -209,6 +249,106 @@ def over_tls(directory, resp):
     redis.end()
 
 
+def is_followed(source, resp):
+    """Whether a change at the source comes to the rack."""
+    late = b"%d" % time.monotonic_ns()
+    Client(source).run("SET", "late", late)
+    ours = Client(resp)
+    return eventually(lambda: ours.insist("GET", "late") == late)
+
+
+def following_through_kills(directory, source, resp):
+    """An import that follows is killed while the source is written to; what the source does after that isn't told."""
+    urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
+    ours, theirs = Client(resp), Client(source)
+    setting = lambda: Client(source).run("CONFIG", "GET", "notify-keyspace-events")[1]
+    ours.insist("FLUSHALL")
+    writers = Writers(source)
+    writers.start()
+    said = killed_at(directory, ("copying", True), *urls, "--follow", "--batch", "50")
+    check("a following import is killed while it copies", said == "", said)
+    check("there are changes that aren't told", writers.go_on())
+    following = start_import(directory, *urls, "--follow")
+    check("it copies all", eventually(lambda: stage(directory) == ("whole", False)))
+    check("it follows, too", is_followed(source, resp) and writers.go_on())
+    following.kill()
+    _, said = following.communicate()
+    check("it is killed while it follows", following.returncode == -signal.SIGKILL, said)
+    check("it began with the first key, and says why",
+          "this one begins with the first key: what was changed in between wasn't told" in said, said)
+    check("it says what to do about deleted keys", "add --delete" in said, said)
+
+    check("there are changes that aren't told", writers.go_on())
+    writers.stop()
+    # Keys that the rack has, too: the writers have left those of key: below KEYS, and this test has the others.
+    both = sorted(theirs.keys() & ours.keys())
+    strings = [key for key, kind in zip(both, theirs.pipeline([(b"TYPE", key) for key in both])) if kind == "string"]
+    deleted, expired, moved, listed, changed = (strings[at::5][:100] for at in range(5))
+    check("there are keys to change", len(changed) == 100, len(changed))
+    commands = [(b"DEL", key) for key in deleted] + [(b"PEXPIRE", key, b"1") for key in expired]
+    commands += [(b"RENAME", key, b"elsewhere:" + key) for key in moved]
+    commands += [command for key in listed for command in [(b"DEL", key), (b"RPUSH", key, b"x")]]
+    commands += [(b"SET", key, b"changed") for key in changed] + [(b"SET", b"added:%d" % at, b"1") for at in range(100)]
+    errors = [answer for answer in theirs.pipeline(commands) if isinstance(answer, Exception)]
+    check("the source is changed while nothing follows", not errors, errors[:5])
+    ours.insist("SET", "the rack's alone", "1")
+    stale = {*deleted, *expired, *moved, *listed, b"the rack's alone"}
+    differ = differences(content(source), content(resp))
+    check("the rack has what the source hasn't", stale <= set(differ), differ[:5])
+
+    writers = Writers(source)
+    writers.start()
+    following = start_import(directory, *urls, "--follow", "--delete")
+    # The file is that of the run before until this one has begun to copy.
+    check("it begins again", eventually(lambda: stage(directory) != ("whole", False)))
+    check("it copies all, and deletes", eventually(lambda: stage(directory) == ("whole", False)))
+    check("it follows, too", is_followed(source, resp) and writers.go_on())
+    writers.stop()
+    following.send_signal(signal.SIGINT)
+    out, err = following.communicate(timeout=120)
+    check("it ends", following.returncode == 0, out + err)
+    check("it says how many it has deleted", "deleted 0 keys" not in out and ": no string at the source" in out, out)
+    check("it says nothing of --delete where that is given", "the first key" in err and "--delete" not in err, err)
+    differ = differences(content(source), content(resp))
+    check("after kills and changes that weren't told both are the same", not differ, differ[:5])
+    check("nothing is left of the state", stage(directory) is None, stage(directory))
+    check("the source's setting is what it was before the kills", setting() == b"", setting())
+
+
+def deleting(directory, source, resp):
+    """What a plain import deletes, through a kill."""
+    urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
+    ours, theirs = Client(resp), Client(source)
+    deleted = [key for key in sorted(theirs.keys() & ours.keys()) if key.startswith(b"key:")][::50]
+    some = {key for key in deleted if key.startswith(b"key:1")}
+    check("there are keys to delete", 0 < len(some) < len(deleted), (len(some), len(deleted)))
+    answers = [answer for answer in theirs.pipeline([(b"DEL", key) for key in deleted]) if answer != 1]
+    check("the source has lost them", not answers, answers[:5])
+    ours.insist("SET", "other", "1")
+
+    done = run(directory, "import", "--from", f"redis://{source}/9", "--to", f"redis://{resp}", "--delete")
+    refused = done.returncode == 1 and "/9 has no keys" in done.stderr
+    check("a source without keys is refused", refused, done.stdout + done.stderr)
+    done = run(directory, "import", *urls)
+    by_itself = "deleted" in done.stdout
+    check("an import deletes nothing by itself", done.returncode == 0 and not by_itself, done.stdout + done.stderr)
+    differ = differences(content(source), content(resp))
+    check("and so the rack has more", set(differ) == {*deleted, b"other"}, len(differ))
+
+    done = run(directory, "import", *urls, "--match", "key:1*", "--delete")
+    check("an import with --delete of some keys", done.returncode == 0, done.stdout + done.stderr)
+    differ = differences(content(source), content(resp))
+    check("only those are deleted", set(differ) == {*deleted, b"other"} - some, len(differ))
+
+    said = killed_at(directory, ("deleting", True), *urls, "--delete", "--batch", "50")
+    check("an import is killed while it deletes", said == "", said)
+    done = run(directory, "import", *urls, "--delete")
+    check("it goes on", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
+    differ = differences(content(source), content(resp))
+    check("the rack has what the source has, and no more", not differ, differ[:5])
+    check("nothing is left of the state", stage(directory) is None, stage(directory))
+
+
 with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     source, target, resp, metrics = free_addresses(4)
     redis = Redis(f"{directory}/source", source)
@@ -219,7 +359,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     before = content(source)
 
     urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
-    killed = kill_midway(f"{directory}/switchback-import.json", lambda: Client(resp).run("FLUSHALL"),
+    killed = kill_midway(f"{directory}/{STATE}", lambda: Client(resp).run("FLUSHALL"),
                          "import", *urls, "--batch", "50", cwd=directory)
     check("an import is killed in the midst", killed)
     partly = len(content(resp))
@@ -228,7 +368,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("it goes on", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
     check("it says what it left out", "left out 50 keys: no string" in done.stdout, done.stdout)
     check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
-    check("nothing is left of the state", not os.path.exists(f"{directory}/switchback-import.json"))
+    check("nothing is left of the state", not os.path.exists(f"{directory}/{STATE}"))
 
     # What became of some writes isn't known, as when a switch dies meanwhile.
     Client(resp).run("FLUSHALL")
@@ -240,28 +380,23 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
 
     # Nothing is ever known: Ctrl-C ends it all the same.
     forgetful = Forgetful(resp, answers=10**9)
-    stuck = subprocess.Popen([PROGRAM, "import", "--from", f"redis://{source}", "--to", f"redis://{forgetful.address}"],
-                             cwd=directory, stderr=subprocess.PIPE, text=True)
+    stuck = start_import(directory, "--from", f"redis://{source}", "--to", f"redis://{forgetful.address}")
     check("writes are tried again and again", eventually(lambda: forgetful.answers < 10**9 - 1500), forgetful.answers)
     stuck.send_signal(signal.SIGINT)
     _, err = stuck.communicate(timeout=20)
     check("a signal ends it", stuck.returncode == 1 and "stopped; the same command goes on" in err, err)
-    Path(directory, "switchback-import.json").unlink(missing_ok=True)
+    Path(directory, STATE).unlink(missing_ok=True)
 
     # While it is written to: after Ctrl-C both are the same.
     Client(resp).run("FLUSHALL")
     writers = Writers(source)
     writers.start()
-    follow = subprocess.Popen([PROGRAM, "import", *urls, "--follow"], cwd=directory, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    follow = start_import(directory, *urls, "--follow")
     ours, theirs = Client(resp), Client(source)
     # The writers take keys away as well, and the rack has no lists.
     check("all is copied", eventually(lambda: ours.insist("DBSIZE") >= 0.9 * (theirs.run("DBSIZE") - 50)))
-    copied = writers.count
-    write_on = lambda: writers.count > copied + 1000
-    check("there are writes after that", eventually(write_on), writers.count)
-    writers.stopping.set()
-    writers.join()
+    check("there are writes after that", writers.go_on(), writers.count)
+    writers.stop()
     follow.send_signal(signal.SIGINT)
     out, err = follow.communicate(timeout=120)
     check("it ends", follow.returncode == 0, out + err)
@@ -269,6 +404,9 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("after all changes both are the same", not differ, differ[:5])
     setting = Client(source).run("CONFIG", "GET", "notify-keyspace-events")
     check("the source's setting is what it was", setting[1] == b"", setting)
+
+    following_through_kills(directory, source, resp)
+    deleting(directory, source, resp)
 
     export = ["export", "--from", f"redis://{resp}", "--to", "dump.rdb"]
     undo = lambda: Path(directory, "dump.rdb").unlink(missing_ok=True)
