@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause OR GPL-2.0
 #
-# Checks the C sources: format, warnings of two compilers, sanitizers, the kernel's verifier. What this machine can't check is
-# skipped.
+# Checks the C sources: format, warnings of two compilers, sanitizers, the kernel's verifier. What
+# this machine can't check is skipped.
 set -eu
 cd "$(dirname "$0")"
 # shellcheck source=../tests/lacks.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The Debian package in a clean Debian 12: installed, run, upgraded, removed, purged, and as lintian sees it.
+# The Debian package in a clean Debian 12: installed, run, upgraded, removed, purged, and as lintian
+# sees it.
 # Exit code: 0 passed, 1 failed, 77 can't be done here (and what to do about that).
 set -uo pipefail
 cd "$(dirname "$0")/.."

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes the figures of the pages about them: runs a block's command, and puts what it found into the page.
+# Makes the figures of the pages about them: runs a block's command, and puts what it found into the
+# page.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -91,7 +92,8 @@ put() { # page, name, origin, file
     cat "$work/page" >"$1"
 }
 
-# What stood where NAME.md was left: without its own origin and title, headings below the page's, pictures beside it.
+# What stood where NAME.md was left: without its own origin and title, headings below the page's,
+# pictures beside it.
 section() { # file, directory of the page
     local from picture prefix=${pictures#"$2/"}
     from=$(dirname "$1")
@@ -121,7 +123,8 @@ generate() { # name
     fi
     where="$(machine)$load"
     if [ -f "$out/$name.md" ]; then
-        # A program knows what it was built from and asked for, which may have been earlier, and less.
+        # A program knows what it was built from and asked for, which may have been earlier, and
+        # less.
         said=$(sed -n 's/^Commit \([^ ]*\): `\(.*\)`$/\1 \2/p' "$out/$name.md" | head -n 1)
         [ -z "$said" ] || commit=${said%% *}
         [ -z "$said" ] || [ -z "$from" ] || command=${said#* }

@@ -61,7 +61,8 @@ took() {
 }
 step=
 
-# --- The second half: this script again, in namespaces for mounts and processes that end with it, however it ends. ---
+# --- The second half: this script again, in namespaces for mounts and processes that end with it,
+# however it ends. ---
 
 mount_all() {
     # A mount of its own for /, without which no test could make namespaces.
@@ -139,7 +140,8 @@ git -C "$checkout" diff --quiet HEAD || echo "(What isn't committed is not in it
 
 work=$(mktemp -d "${FRESH_DIR:-${TMPDIR:-/tmp}}/switchback-fresh.XXXXXX") root=$work/root
 second=
-# The mounts are in the namespace of the second half, so nothing that is lent can be reached from here.
+# The mounts are in the namespace of the second half, so nothing that is lent can be reached from
+# here.
 clean() {
     if [ -n "$second" ]; then
         # Its first process, with which all others end; unshare waits for that.

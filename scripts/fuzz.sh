@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes every target, or those named, SECONDS_EACH long (60), one more at a time than there are cores, or JOBS (0: all). What ends a
-# target is in fuzz/artifacts/TARGET afterwards. `--minimize` first makes fuzz/corpus/TARGET small: what it keeps is committed.
-# SEED makes a run repeatable as far as it gets in its time. Needs the compiler's own sanitizer runtime (rustup's has
-# it); without one it exits with 77, which is a skip.
+# Fuzzes every target, or those named, SECONDS_EACH long (60), one more at a time than there are
+# cores, or JOBS (0: all). What ends a target is in fuzz/artifacts/TARGET afterwards. `--minimize`
+# first makes fuzz/corpus/TARGET small: what it keeps is committed. SEED makes a run repeatable as
+# far as it gets in its time. Needs the compiler's own sanitizer runtime (rustup's has it); without
+# one it exits with 77, which is a skip.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +33,8 @@ if [ ${#targets[@]} = 0 ]; then
     for source in fuzz/fuzz_targets/*.rs; do targets+=("$(basename "$source" .rs)"); done
 fi
 
-# The flags that cargo-fuzz would pass. They are the compiler's own, so a stable one is told to take them.
+# The flags that cargo-fuzz would pass. They are the compiler's own, so a stable one is told to take
+# them.
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

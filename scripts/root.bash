@@ -1,6 +1,7 @@
 # Sourced: makes a minimal Debian or Ubuntu in a directory, with debootstrap, as root.
 
-# Sets suite, components, keyring, keys, mirror and security for debian-12 or ubuntu-24.04. MIRROR replaces the archive.
+# Sets suite, components, keyring, keys, mirror and security for debian-12 or ubuntu-24.04. MIRROR
+# replaces the archive.
 choose_system() {
     case $1 in
     debian-12)

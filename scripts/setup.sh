@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing on Debian and Ubuntu, as root; otherwise prints the one command that does.
+# Installs what is missing on Debian and Ubuntu, as root; otherwise prints the one command that
+# does.
 # Usage: setup.sh run|test. Takes a few milliseconds when nothing is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,12 +33,14 @@ has_clang() {
         { has clang && [ "$(clang -dumpversion | cut -d. -f1)" -ge 15 ]; }
 }
 has_venv() { has python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
-# An older node isn't used, and Debian's npm brings 300 packages: it is asked for only beside one that is.
+# An older node isn't used, and Debian's npm brings 300 packages: it is asked for only beside one
+# that is.
 has_npm_for_node_20() { has npm || { lacks node-20 && ! offered 'nodejs>=20'; }; }
 older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 
-# When it is needed, what it is, how to see that it is there (whatever brought it), and the packages that bring it, of
-# which the first that apt offers is taken. `run?` and `test?` go on without: the build is slow, tests are skipped.
+# When it is needed, what it is, how to see that it is there (whatever brought it), and the packages
+# that bring it, of which the first that apt offers is taken. `run?` and `test?` go on without: the
+# build is slow, tests are skipped.
 llvm() { printf "$1-%s${2-} " 19 18 17 16 15; }
 table="
 run   | a C++ compiler, make  | has c++ && has make                   | build-essential
@@ -72,7 +75,8 @@ test? | chromium              | has chromium                          | chromium
 test? | chromedriver          | has chromedriver                      | chromium-driver
 "
 
-# Whether apt has a package, NAME or NAME>=VERSION. Asking takes a while, so only about what is missing.
+# Whether apt has a package, NAME or NAME>=VERSION. Asking takes a while, so only about what is
+# missing.
 offered() {
     local version
     version=$(apt-cache madison "${1%%>=*}" 2>/dev/null | awk 'NR == 1 { print $3 }')
@@ -115,7 +119,8 @@ done 3<<<"$table"
 # What is left to the user; said all at once.
 todo=()
 install="apt-get install -y --no-install-recommends ${packages[*]-}"
-# c++ is linked at the end of an installation, after ccache has made its own links to the compilers it found.
+# c++ is linked at the end of an installation, after ccache has made its own links to the compilers
+# it found.
 [[ " ${packages[*]-} " != *" ccache "* ]] || install+=" && update-ccache-symlinks"
 without="(Missing: $(joined "${optional[@]-}"). It works without: the build is slow, tests are skipped.)"
 if [ ${#packages[@]} = 0 ]; then
@@ -125,7 +130,8 @@ if [ ${#packages[@]} = 0 ]; then
 elif [ -z "$sudo" ]; then
     echo "installing ${packages[*]}" >&2
     export DEBIAN_FRONTEND=noninteractive
-    # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then it is updated.
+    # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then it
+    # is updated.
     sh -c "$install" >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && sh -c "$install" >>"$log" 2>&1; } ||
         fail "apt-get install failed:" "$(tail -n 20 "$log")"
 elif [ ${#missing[@]} = 0 ]; then

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Says what was skipped, and fails for what mustn't be: a test that the list doesn't have with what it was lacking, or on
-# a machine that has it. Usage: skips.sh RECORD [LIST]; RECORD has lines of test, tab, what is lacking (tests/lacks.sh).
+# Says what was skipped, and fails for what mustn't be: a test that the list doesn't have with what
+# it was lacking, or on a machine that has it. Usage: skips.sh RECORD [LIST]; RECORD has lines of
+# test, tab, what is lacking (tests/lacks.sh).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=../tests/lacks.sh

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the simulator over seed after seed, each with another rack, other faults and another load, and with every scheme. A violation
-# prints what was promised, how it was broken, and the command that repeats it.
+# Runs the simulator over seed after seed, each with another rack, other faults and another load,
+# and with every scheme. A violation prints what was promised, how it was broken, and the command
+# that repeats it.
 #   SECONDS_MAX=600 make soak          ends after ten minutes
 #   SEEDS=20000 make soak              these seeds, from FIRST (0) on: of four schemes 80,000 runs; goes on after a violation, and counts
 #   ARGS='--scheme farreach' ...       goes to the simulator

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Every test there is, what fails fastest first. What only computes runs beside what mostly waits. Goes on after a failure,
-# so that one run shows them all.
-# Each step passes, fails or is skipped; `cargo test` counts one by one. tests/skips.txt says what may be skipped.
+# Every test there is, what fails fastest first. What only computes runs beside what mostly waits.
+# Goes on after a failure, so that one run shows them all.
+# Each step passes, fails or is skipped; `cargo test` counts one by one. tests/skips.txt says what
+# may be skipped.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 export SWITCHBACK="${CARGO_TARGET_DIR:-$PWD/target}/release/switchback"
@@ -18,7 +19,8 @@ trap '[ -z "$aside" ] || kill -- "-$aside" 2>/dev/null; rm -rf "$log"' EXIT
 skipped() { cut -f 1 "$SWITCHBACK_SKIPS" | sort -u | wc -l; }
 title() { printf '\n== %s (%s)\n' "$1" "$(date +%T)"; }
 
-# A step that passes or fails as a whole; exit code 77 says that it can't run here, which it must have recorded.
+# A step that passes or fails as a whole; exit code 77 says that it can't run here, which it must
+# have recorded.
 step() {
     local name=$1 code before
     shift
@@ -34,8 +36,9 @@ step() {
     return $code
 }
 
-# A step with a runner that prints `test result: ok. 3 passed; 0 failed; 1 ignored;` for each binary. A test that can't run
-# here passes as far as that knows, and has recorded that it was skipped.
+# A step with a runner that prints `test result: ok. 3 passed; 0 failed; 1 ignored;` for each
+# binary. A test that can't run here passes as far as that knows, and has recorded that it was
+# skipped.
 counted() {
     local name=$1 code sums before output=$log/counted.$BASHPID
     shift
@@ -56,8 +59,8 @@ counted() {
     return "$code"
 }
 
-# Steps that wait more than they compute, two at a time, the longest first if they are given so. Each one's output is shown
-# when all have ended.
+# Steps that wait more than they compute, two at a time, the longest first if they are given so.
+# Each one's output is shown when all have ended.
 in_pairs() {
     title "$# steps, two at a time"
     export log
@@ -79,8 +82,8 @@ ended() {
     return "$code"
 }
 
-# What a `cargo test` would run, two binaries at a time, since the last test of each often runs alone; the longest first.
-# Each one's output is shown when it has ended.
+# What a `cargo test` would run, two binaries at a time, since the last test of each often runs
+# alone; the longest first. Each one's output is shown when it has ended.
 two_binaries() {
     "$@" --no-run --message-format=json-render-diagnostics | python3 -c '
 import json, os, sys
@@ -96,8 +99,8 @@ for line in sys.stdin:
         exit "$code"' two_binaries
 }
 
-# Runs a function of steps at a low priority beside the steps that follow. `beside_ended` waits for it, shows its output and
-# adds what it counted.
+# Runs a function of steps at a low priority beside the steps that follow. `beside_ended` waits for
+# it, shows its output and adds what it counted.
 beside() {
     set -m # A process group of its own, which the end of this script ends.
     (
@@ -141,7 +144,8 @@ programs() {
 
 computing() {
     if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
-    # All at once, with one seed, so that a commit that passed passes again; make fuzz draws others, for longer.
+    # All at once, with one seed, so that a commit that passed passes again; make fuzz draws others,
+    # for longer.
     step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
     counted 'tests: mechanisms left out' "${left_out_tests[@]}"
     counted 'tests: laboratory' two_binaries "${laboratory_tests[@]}"

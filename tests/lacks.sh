@@ -1,10 +1,12 @@
 # shellcheck shell=sh
-# Sourced by tests, in any POSIX shell: what this machine lacks, and tests that can't run for want of it.
-# A skip is a line in the file that SWITCHBACK_SKIPS names: test, what is lacking. scripts/test.sh reads it, and
-# tests/skips.txt says which are legitimate. crates/testing is the same for tests in Rust.
+# Sourced by tests, in any POSIX shell: what this machine lacks, and tests that can't run for want
+# of it.
+# A skip is a line in the file that SWITCHBACK_SKIPS names: test, what is lacking. scripts/test.sh
+# reads it, and tests/skips.txt says which are legitimate. crates/testing is the same for tests in
+# Rust.
 
-# Whether this machine lacks something: one of these, or a command. It looks at the machine, never at Switchback, so that
-# a defect can't pass for a machine that is too small.
+# Whether this machine lacks something: one of these, or a command. It looks at the machine, never
+# at Switchback, so that a defect can't pass for a machine that is too small.
 lacks() {
     case $1 in
     # Kernel 6.1 with its types, CAP_NET_ADMIN and CAP_SYS_ADMIN (bits 12 and 21).
@@ -20,7 +22,8 @@ lacks() {
     go-1.21) ! command -v go >/dev/null || go env GOVERSION | grep -qE '^go1\.(1?[0-9]|20)(\.|$)' ;;
     ipv6) ! grep -qs '^0*1 ' /proc/net/if_inet6 ;;
     mounts) ! may_mount tmpfs ;;
-    # AddressSanitizer's runtime of the Rust compiler itself, for fuzzing: no nightly is needed beside it.
+    # AddressSanitizer's runtime of the Rust compiler itself, for fuzzing: no nightly is needed
+    # beside it.
     rust-sanitizer)
         ! ls "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/lib/librustc-*_rt.asan.a >/dev/null 2>&1
         ;;

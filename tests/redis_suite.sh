@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs test files of Redis' own suite against a rack, and compares what passes with the list in tests/redis_suite.txt.
+# Runs test files of Redis' own suite against a rack, and compares what passes with the list in
+# tests/redis_suite.txt.
 set -uo pipefail
 source=${REDIS_SOURCE:+$(realpath -m -- "$REDIS_SOURCE")}
 cd "$(dirname "$0")/.."
@@ -8,7 +9,8 @@ cd "$(dirname "$0")/.."
 
 version=7.0.15
 files=(unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol unit/multi unit/bitops unit/bitfield)
-# The suite's external mode: one database, on after an error; nothing that needs DEBUG, replicas, or keys in several slots.
+# The suite's external mode: one database, on after an error; nothing that needs DEBUG, replicas, or
+# keys in several slots.
 options=(--singledb --durable --ignore-encoding --ignore-digest --tags '-needs:debug -needs:repl -cluster:skip')
 # What Switchback says of a command, or of several keys, that it refuses.
 refusals='is not supported by Switchback|no write spans|script of several keys'
@@ -73,7 +75,8 @@ stop() { # a process of this script
     kill "$1" 2>/dev/null
     wait "$1" 2>/dev/null
 }
-# A command in the background and `wait` let Ctrl-C come through at once; `timeout` passes on the signal to the suite.
+# A command in the background and `wait` let Ctrl-C come through at once; `timeout` passes on the
+# signal to the suite.
 trap 'stop "$suite"; stop "$rack"; rm -rf "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
@@ -106,12 +109,14 @@ TOML
     port=${address##*:}
 }
 
-# Makes lines of the suite's output for one file: passed, refused, other or left out; the test's name; what it said.
+# Makes lines of the suite's output for one file: passed, refused, other or left out; the test's
+# name; what it said.
 judge() { # the output, the file
     sed 's/\x1b\[[0-9;]*m//g' "$1" | LC_ALL=C awk -v OFS='\t' -v place=" in tests/$2.tcl" -v refusals="$refusals" '
         function finish() {
             if (name == "") return
-            # Of an error that is no failed comparison the first line lacks ten characters, the second one is whole.
+            # Of an error that is no failed comparison the first line lacks ten characters, the
+            # second one is whole.
             said = (line[2] != "" && substr(line[2], 11) == line[1]) ? line[2] : line[1]
             gsub(/[\t\r]/, " ", said)
             print (all ~ refusals ? "refused" : "other"), name, substr(said, 1, 160)
@@ -200,7 +205,8 @@ others() {
         }' "$results"
 }
 
-# What passed, as the list has it: a line a test. Of a name that a file has twice there are two lines.
+# What passed, as the list has it: a line a test. Of a name that a file has twice there are two
+# lines.
 passing() {
     LC_ALL=C awk -F '\t' -v OFS='\t' -v files="${files[*]}" '
         BEGIN { count = split(files, file, " "); for (i = 1; i <= count; i++) place[file[i]] = i }

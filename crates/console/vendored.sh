@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Whether the console's vendored files are those of the packages that package-lock.json names: npm takes a package only
-# with the lock file's SHA-512. `vendored.sh update` copies them, after a change of package.json.
+# Whether the console's vendored files are those of the packages that package-lock.json names: npm
+# takes a package only with the lock file's SHA-512. `vendored.sh update` copies them, after a
+# change of package.json.
 set -euo pipefail
 cd "$(dirname "$0")/vendor"
 packages=$(mktemp -d)

@@ -36,7 +36,8 @@ fn main() {
             println!("cargo::rustc-cfg=has_object");
         }
         None => {
-            // One may be installed later. Where there is one, a change of PATH compiles nothing anew.
+            // One may be installed later. Where there is one, a change of PATH compiles nothing
+            // anew.
             println!("cargo::rerun-if-env-changed=PATH");
             println!(
                 "cargo::warning=no clang {CLANG_MIN} or newer: the kernel datapath is left out"

@@ -24,7 +24,8 @@ end() {
     kill -TERM "$1" 2>/dev/null && wait "$1" 2>/dev/null
 }
 
-# The gateway first, so that nothing new is cached; then every cached record goes to its node; the controller, which sees to that, last.
+# The gateway first, so that nothing new is cached; then every cached record goes to its node; the
+# controller, which sees to that, last.
 stop() {
     trap '' INT TERM
     echo "stopping" >&2

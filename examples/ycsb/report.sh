@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The original YCSB on racks of processes with capped RocksDB nodes: schemes in turn, workloads A, B, C, F and D, beside our own generator
-# with the same workload, capacity and number of requests under way. Writes ycsb.csv and ycsb.md to a directory.
+# The original YCSB on racks of processes with capped RocksDB nodes: schemes in turn, workloads A,
+# B, C, F and D, beside our own generator with the same workload, capacity and number of requests
+# under way. Writes ycsb.csv and ycsb.md to a directory.
 #   NODES=4 CAPACITY=500 RECORDS=20000 CACHE=1000 THREADS=32 SECONDS_EACH=20 report.sh [OUT]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -36,7 +37,8 @@ proportions() {
     esac
 }
 
-# A file for a rack on ports that are probably free, outside of the range that sockets without a port take theirs from.
+# A file for a rack on ports that are probably free, outside of the range that sockets without a
+# port take theirs from.
 describe() {
     local base=$((10000 + RANDOM % 20000))
     {

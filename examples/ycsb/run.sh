@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The original YCSB against HOST PORT: loads, runs workload A, and checks every value that is read. With PHASE=read it reads each record
-# of an earlier run once, and checks it.
+# The original YCSB against HOST PORT: loads, runs workload A, and checks every value that is read.
+# With PHASE=read it reads each record of an earlier run once, and checks it.
 #   RECORDS=1000 OPERATIONS=10000 THREADS=8 PHASE=all|read run.sh HOST PORT [-p property=value ...]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)

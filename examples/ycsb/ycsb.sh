@@ -1,4 +1,5 @@
-# Sourced by run.sh and report.sh: builds the binding, and `ycsb ARGUMENTS` runs the original client against $host and $port.
+# Sourced by run.sh and report.sh: builds the binding, and `ycsb ARGUMENTS` runs the original client
+# against $host and $port.
 build=${BUILD_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/switchback-examples}/ycsb
 mkdir -p "$build"
 mvn -q -B -f "$here/pom.xml" -DbuildDirectory="$build" package

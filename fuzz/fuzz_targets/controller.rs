@@ -1,6 +1,6 @@
 //! A controller with chains of two switches and a standby, two nodes and clients: reports of all of
-//! them, answers to its commands in any order, lost connections, slow storage, operators, restarts over its files,
-//! damaged or of format 1.
+//! them, answers to its commands in any order, lost connections, slow storage, operators, restarts
+//! over its files, damaged or of format 1.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The rules of alerts: each fires when it must, and not otherwise. (That their metrics exist: crates/rack/src/metrics.)
+# The rules of alerts: each fires when it must, and not otherwise. (That their metrics exist:
+# crates/rack/src/metrics.)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 . tests/lacks.sh

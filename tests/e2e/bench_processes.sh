@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measurements on racks of processes: every read checked, the switch killed, and nothing left behind, not even by kill -9.
+# Measurements on racks of processes: every read checked, the switch killed, and nothing left
+# behind, not even by kill -9.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash

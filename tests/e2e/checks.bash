@@ -1,4 +1,5 @@
-# For the shell tests of this directory, which source it: the program, and checks that go on after a failure.
+# For the shell tests of this directory, which source it: the program, and checks that go on after a
+# failure.
 program=${SWITCHBACK:-$PWD/target/release/switchback}
 failures=0
 # How long something that must happen may take, in seconds.

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Real Redis clients against an embedded rack: redis-cli, redis-benchmark, redis-py, go-redis, Jedis, and the original YCSB.
+# Real Redis clients against an embedded rack: redis-cli, redis-benchmark, redis-py, go-redis,
+# Jedis, and the original YCSB.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash
@@ -49,7 +50,8 @@ for client in python libraries go java; do
 done
 redis-cli -p "$port" flushall >/dev/null
 
-# YCSB A: taken by the cache, stored by RocksDB at the end, and every record is read back from there.
+# YCSB A: taken by the cache, stored by RocksDB at the end, and every record is read back from
+# there.
 sum() { curl -s "http://$metrics/metrics" | awk -v name="^$1" '$0 ~ name { sum += $2 } END { print sum + 0 }'; }
 absorbed() {
     local before after

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The program as operators meet it: the ready line, signals and exit codes, messages, what is there after a restart, ctl, the example.
+# The program as operators meet it: the ready line, signals and exit codes, messages, what is there
+# after a restart, ctl, the example.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash
@@ -117,7 +118,8 @@ check '... and what would be right is said' holds 'start once with --durability 
 up
 check 'data is there after kill -9' equal "$(redis get last)" words
 redis set last two >/dev/null
-# Both signals are pending when it goes on: the second one comes before anything can have been flushed.
+# Both signals are pending when it goes on: the second one comes before anything can have been
+# flushed.
 is_stopped() { [ -z "$(grep -L '^State:.T' "/proc/$pid/task/"*/status)" ]; }
 kill -STOP "$pid"
 eventually is_stopped # A thread that still runs would take the first signal before the second.
@@ -143,7 +145,8 @@ printf '[rack]\npartitions = 512\n' >"$work/parts.toml"
 check 'another number of partitions is an error' equal "$?" 1
 check '... that says what would be right' holds 'made with 256 partitions and can.t be opened with 512: say partitions' "$work/err"
 
-# Drains at once, while hot keys are written: each has its end, and none spoils another's or the shutdown.
+# Drains at once, while hot keys are written: each has its end, and none spoils another's or the
+# shutdown.
 up
 redis-benchmark -h "${resp%:*}" -p "${resp##*:}" -t set -n 1000000000 -r 100 -P 16 -c 20 -q >/dev/null 2>&1 &
 load=$!

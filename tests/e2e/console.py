@@ -85,7 +85,8 @@ class Load:
             key, size = self.planted, 612
         else:
             kind = draw.choice(["user", "user", "user", "cart", "img"])
-            # Some are much hotter, but all are asked for again and again, so that a recovery has an end.
+            # Some are much hotter, but all are asked for again and again, so that a recovery has an
+            # end.
             rank = draw.randrange(100) if draw.random() < 0.3 else int(draw.paretovariate(1.0)) % 100
             key, size = f"{kind}:{rank}", 3000 if kind == "img" else 100
         if draw.random() < 0.4:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The dashboard in contrib/grafana: each of its queries finds something in a Prometheus that scrapes a real rack.
+# The dashboard in contrib/grafana: each of its queries finds something in a Prometheus that scrapes
+# a real rack.
 set -euo pipefail
 # shellcheck source=../lacks.sh
 . "$(dirname "$0")/../lacks.sh"

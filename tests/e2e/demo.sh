@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# switchback demo: kills without a terminal and by key, nothing lost, and nothing left behind however it ends.
+# switchback demo: kills without a terminal and by key, nothing lost, and nothing left behind
+# however it ends.
 set -euo pipefail
 # shellcheck source=../lacks.sh
 . "$(dirname "$0")/../lacks.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Wireshark's view of a simulated rack's packets: every field of docs/understand/protocol.md, section 1, against the bytes of the capture.
+# Wireshark's view of a simulated rack's packets: every field of docs/understand/protocol.md,
+# section 1, against the bytes of the capture.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 . tests/lacks.sh

@@ -73,7 +73,8 @@ def run(rack):
     check("every change is in the record", found == CHANGES * len(threads), f"{found} of {CHANGES * len(threads)}")
 
 
-# No switch is taken for dead since a busy machine lets it wait: what is under way would be indeterminate.
+# No switch is taken for dead since a busy machine lets it wait: what is under way would be
+# indeterminate.
 with running(switch_timeout_ms=3000) as its_rack:
     run(its_rack)
 finish()

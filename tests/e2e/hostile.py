@@ -20,8 +20,9 @@ from rack import Client, Rack, Writers, temporary
 
 SEED = int(os.environ.get("HOSTILE_SEED", random.randrange(1_000_000)))
 CONNECTIONS = 10_000
-# What a process may take at most beyond what it took before the first hostile peer came: what is staged (64 MiB), what
-# waits for the controller (64 MiB) and the buffers of the connections that have a place, twice.
+# What a process may take at most beyond what it took before the first hostile peer came: what is
+# staged (64 MiB), what waits for the controller (64 MiB) and the buffers of the connections that
+# have a place, twice.
 GROWTH_MAX_MB = 384
 
 
@@ -45,7 +46,8 @@ HEADER_BYTES = constant("wire/src/lib.rs", "HEADER_BYTES")
 FRAGMENT = constant("wire/src/op.rs", "Fragment")
 FRAGMENT_REPLY = constant("wire/src/op.rs", "FragmentReply")
 OP = field("op").start
-# What tells the fragments of one value from those of another: these and the key; and the place of one among them.
+# What tells the fragments of one value from those of another: these and the key; and the place of
+# one among them.
 VALUE_FIELDS = [field("lane"), field("request"), field("total_bytes")]
 KEY_FIELDS = [field("hash_high"), field("hash_low")]
 PLACE_FIELDS = [field("fragment_index"), field("fragment_count")]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The OCI image, of the small kind: that it is what the specification says, always the same, and runs. (make image makes
-# the full one.)
+# The OCI image, of the small kind: that it is what the specification says, always the same, and
+# runs. (make image makes the full one.)
 set -euo pipefail
 # shellcheck source=../lacks.sh
 . "$(dirname "$0")/../lacks.sh"

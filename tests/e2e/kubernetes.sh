@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The Kubernetes manifests: valid, with a right rack.toml, and a rack that serves if its pods run as they say.
+# The Kubernetes manifests: valid, with a right rack.toml, and a rack that serves if its pods run as
+# they say.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck source=../lacks.sh

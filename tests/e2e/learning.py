@@ -19,7 +19,8 @@ from rack import Client, Process, temporary
 SEED = int(os.environ.get("LEARNING_SEED", random.randrange(1_000_000)))
 # How much of the hit ratio other keys may cost.
 LOSS_MAX = 0.02
-# How often the agent fills the pipeline's offers (`period_us` in crates/core/src/switch/learning.rs).
+# How often the agent fills the pipeline's offers (`period_us` in
+# crates/core/src/switch/learning.rs).
 PERIOD_S = 0.005
 VALUE = b"v" * 100
 
@@ -148,7 +149,8 @@ def named(prefix, count):
 def a_pass_over_all_keys(directory):
     """A cache that is full of popular keys, and a pass over all others: forty times as many as it holds."""
     popular, others = named(b"popular", 500), named(b"other", 20_000)
-    # A sketch about as wide as the cache has records, as by default: other keys show in each key's counters.
+    # A sketch about as wide as the cache has records, as by default: other keys show in each key's
+    # counters.
     cache = "records = 500\nclasses = [[128, 500]]\nsketch_width = 512"
     with Up(directory, cache) as up:
         up.write(popular + others)

@@ -221,7 +221,8 @@ def over_tls(directory, resp):
     strings = Client(plain).run("DBSIZE") - 50
     check("all is copied, the change too", eventually(
         lambda: Client(resp).run("GET", "late") == b"1" and Client(resp).insist("DBSIZE") >= strings))
-    # Only a page or two of keys that are no strings may be left to scan, and it scans a page before it takes changes.
+    # Only a page or two of keys that are no strings may be left to scan, and it scans a page before
+    # it takes changes.
     for change in [b"2", b"3", b"4", b"5"]:
         Client(plain).run("SET", "late", change)
         check("a change is copied", eventually(lambda: Client(resp).run("GET", "late") == change))

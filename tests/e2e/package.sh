@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the Debian package is made from: that all of it is there, and fits. (make deb ARGS=test installs it.)
+# What the Debian package is made from: that all of it is there, and fits. (make deb ARGS=test
+# installs it.)
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 # shellcheck source=checks.bash

@@ -23,8 +23,9 @@ from rack import Client, Failed, Rack, Shape, temporary
 
 SHAPE = Shape("distreach", layers=2, chains=2, spares=1, nodes=4)
 RECORDS, RATE, KILLS = 10_000, 5000, 10
-# With as many partitions as nodes a key's node tells its chain. Nothing but the recovery stores what is dirty.
-# A death is noticed by its connections; a busy machine mustn't make it seem that another one died.
+# With as many partitions as nodes a key's node tells its chain. Nothing but the recovery stores
+# what is dirty. A death is noticed by its connections; a busy machine mustn't make it seem that
+# another one died.
 SETTINGS = {
     "rack": f"partitions = {SHAPE.nodes}\n",
     "cache": "dirty_max_ms = 0\n",
@@ -235,7 +236,8 @@ def main():
     args = parser.parse_args()
     steps = ["detect", "collect", "store", "readmit"]
     print(f"{SHAPE.layers} layers, {SHAPE.chains} chains, {args.records} records dirty, {args.rate} requests/s; ms")
-    # Of the recovery its steps; then how long it took to read all records just before the kill, and since the kill.
+    # Of the recovery its steps; then how long it took to read all records just before the kill, and
+    # since the kill.
     print("kill  chain  owner  " + "  ".join(f"{step:>7}" for step in steps) + "  before  all read  load/s")
     times, wrong = [], []
     with temporary() as directory:

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A skip is recorded, counted, and fails unless it is listed and the machine lacks what it was skipped for.
+# A skip is recorded, counted, and fails unless it is listed and the machine lacks what it was
+# skipped for.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 # shellcheck source=checks.bash

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# TLS at the gateway with redis-cli and redis-benchmark: certificates are renewed under load, and wrong ones refused.
+# TLS at the gateway with redis-cli and redis-benchmark: certificates are renewed under load, and
+# wrong ones refused.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A rack's processes are replaced one by one under load, by those of another build: of the program of commit OLD, which is
-# built first, if that is set; else of this very program.
+# A rack's processes are replaced one by one under load, by those of another build: of the program
+# of commit OLD, which is built first, if that is set; else of this very program.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=../lacks.sh

@@ -101,7 +101,8 @@ def serves(directory, mode):
            ['switchback_xdp_attached{switch="0",interface="switch",mode="%s"}' % mode])
     expect("the mode, printed", open(rack.log).read().strip(), f"datapath=xdp mode={mode}")
     passed = rack.count('switchback_xdp_passed_total{switch="0"}')
-    # A read of 1000 bytes has more room in this process's memory than behind a frame of a veth; 200,000 are relayed in fragments.
+    # A read of 1000 bytes has more room in this process's memory than behind a frame of a veth;
+    # 200,000 are relayed in fragments.
     client = Client(rack.resp)
     for size in [1000, 200_000]:
         value = os.urandom(size)

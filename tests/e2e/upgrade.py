@@ -50,7 +50,8 @@ class Copy:
         with open(os.path.join(FIXTURE, "rack.toml")) as file:
             settings = file.read()
         if has_spool:
-            # On a busy machine a gateway may need more than the fixture's second until it brings its spool.
+            # On a busy machine a gateway may need more than the fixture's second until it brings
+            # its spool.
             settings = settings.replace("spool_wait_ms = 1000", "spool_wait_ms = 60000")
         with open(self.path("rack.toml"), "w") as file:
             file.write(settings)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Directories that an older version wrote are opened, upgraded in place and right, wherever that is interrupted.
+# Directories that an older version wrote are opened, upgraded in place and right, wherever that is
+# interrupted.
 set -euo pipefail
 # shellcheck source=../lacks.sh
 . "$(dirname "$0")/../lacks.sh"

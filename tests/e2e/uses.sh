@@ -25,7 +25,8 @@ equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
 up() {
     printf '[rack]\nmetrics = "127.0.0.1:0"\n[nodes]\ncount = 2\n[gateway]\nresp = "127.0.0.1:0"\ntransactions = "%s"\n' \
         "$1" >"$work/rack.toml"
-    # The redirection empties the file only once the background shell runs; until then it says that the last rack is ready.
+    # The redirection empties the file only once the background shell runs; until then it says that
+    # the last rack is ready.
     rm -f "$work/out"
     "$program" up --config "$work/rack.toml" --data "$work/data" >"$work/out" 2>"$work/err" &
     pid=$!

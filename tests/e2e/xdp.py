@@ -329,7 +329,8 @@ def scenario(version, mode):
             if ready["mode"] != mode:
                 raise SystemExit(f"attached as {ready['mode']}, not {mode}")
             client = Client("127.0.0.1:6380")
-            # 1000 bytes need more room than a veth leaves behind a request: they come by way of the process.
+            # 1000 bytes need more room than a veth leaves behind a request: they come by way of the
+            # process.
             values = check(client, rack, [1, 100, 200, 1000])
             text = rack.metrics()
             if f'switchback_xdp_attached{{switch="0",interface="eth0",mode="{mode}"}} 1' not in text:
@@ -343,7 +344,8 @@ def scenario(version, mode):
                 passes()
             if forwarding(version) != "1":
                 raise SystemExit("the interface doesn't forward")
-            # kill -9 leaves nothing on the interface; the next start serves, and nothing acknowledged is lost.
+            # kill -9 leaves nothing on the interface; the next start serves, and nothing
+            # acknowledged is lost.
             rack.parts["switch 0"].kill()
             # The kernel may take a moment to release what a process had.
             eventually("the program of a killed switch is gone", lambda: not is_attached())
@@ -409,7 +411,8 @@ def chain(version, mode):
             rack.start("switch 1", "switch1")
             rack.parts["switch 1"].wait_ready()
             eventually("the chain is whole again", lambda: rack.chain() == [0, 1])
-            # One direction dies, of data alone: what is for the owner goes to a host that isn't meant.
+            # One direction dies, of data alone: what is for the owner goes to a host that isn't
+            # meant.
             nowhere, owner = "02:00:00:00:00:ff", ADDRESS[version][0].format(5)
             run("bridge", "-n", "hub", "fdb", "replace", nowhere, "dev", "front", "master", "static")
             run("ip", "-n", "switch", "neighbour", "replace", owner, "dev", "eth0", "nud", "permanent", "lladdr", nowhere)

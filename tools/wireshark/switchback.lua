@@ -1,9 +1,12 @@
--- Takes Switchback's packets apart in Wireshark and tshark: docs/understand/protocol.md, section 1, whose names the fields have.
+-- Takes Switchback's packets apart in Wireshark and tshark: docs/understand/protocol.md, section 1,
+-- whose names the fields have.
 --
 --   wireshark -X lua_script:tools/wireshark/switchback.lua capture.pcap
---   tshark -X lua_script:tools/wireshark/switchback.lua -r capture.pcap -Y 'switchback.flags.embedded'
+--   tshark -X lua_script:tools/wireshark/switchback.lua -r capture.pcap \
+--     -Y 'switchback.flags.embedded'
 --
--- Packets are known by their first three bytes, on any UDP port. Captures come from `switchback switch --pcap`, `switchback lab sim --pcap`, tcpdump.
+-- Packets are known by their first three bytes, on any UDP port. Captures come from
+-- `switchback switch --pcap`, `switchback lab sim --pcap`, tcpdump.
 
 local MAGIC, VERSION, HEADER_BYTES = 0x5357, 2, 144
 local CUT_OFF = ", cut off by the capture"
@@ -120,7 +123,8 @@ end
 function switchback.dissector(buffer, packet, tree)
     packet.cols.protocol = "Switchback"
     local subtree = tree:add(switchback, buffer())
-    -- A capture may have less of a packet than was sent (tcpdump -s): that is no fault of the packet's.
+    -- A capture may have less of a packet than was sent (tcpdump -s): that is no fault of the
+    -- packet's.
     local sent, captured = buffer:reported_len(), buffer:len()
     if sent < HEADER_BYTES then
         subtree:add_proto_expert_info(malformed, "shorter than a header")

@@ -141,8 +141,8 @@ impl Rack {
         Agent::new(boot, address, config, now)
     }
 
-    /// Which node and which chain has which partition, if the rack is made now: as evenly as can be,
-    /// drawn from `seed`.
+    /// Which node and which chain has which partition, if the rack is made now: as evenly as can
+    /// be, drawn from `seed`.
     pub fn deal(&self, seed: u64) -> Map {
         deal_partitions(self.nodes, self.chains, self.partitions, seed)
     }

@@ -30,8 +30,8 @@ Examples:
   A running gateway beside redis-server with the same durability:
       switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
 
-/// Largest rate of a node and of all clients. Due operations are counted one by one, so their number
-/// is limited.
+/// Largest rate of a node and of all clients. Due operations are counted one by one, so their
+/// number is limited.
 pub(crate) const OPS_MAX: f64 = 1e8;
 const SECONDS_MAX: f64 = 86_400.0;
 const OUTSTANDING_MAX: u32 = 1 << 16;

@@ -180,9 +180,9 @@ impl Policy {
         Policy { scheme, refresh_services: 0.0 }
     }
 
-    /// A scheme in a closed loop with this number of outstanding requests. It is the ideal one where
-    /// no record is invalid while its write waits at the node: DistCache's copies answer until the
-    /// node is about to apply the write.
+    /// A scheme in a closed loop with this number of outstanding requests. It is the ideal one
+    /// where no record is invalid while its write waits at the node: DistCache's copies answer
+    /// until the node is about to apply the write.
     pub const fn closed_loop(scheme: Scheme, outstanding: f64) -> Policy {
         let waits = scheme.invalidates() && !scheme.has_copies();
         Policy { scheme, refresh_services: if waits { outstanding } else { 0.0 } }
@@ -374,8 +374,8 @@ impl Placement {
         load
     }
 
-    /// Operations a second at which the first switch of the busiest chain passes `switch_pps` packets
-    /// a second, in chains of two switches or more. It doesn't depend on what is cached.
+    /// Operations a second at which the first switch of the busiest chain passes `switch_pps`
+    /// packets a second, in chains of two switches or more. It doesn't depend on what is cached.
     pub fn limit_of_switches(&self, demand: Demand, switch_pps: f64) -> f64 {
         switch_pps / (2.0 * max(&self.chain_load(demand)))
     }

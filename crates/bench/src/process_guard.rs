@@ -10,8 +10,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 const KILL_AT_END_OF_INPUT: &str =
     r#"exec 3<&0; (read -r _ <&3; kill -9 $$) >/dev/null 2>&1 & exec "$@" </dev/null 3<&-"#;
 
-/// A process that is killed when this is dropped. It inherits the thread's CPUs and network, and is a
-/// process group of its own: Ctrl-C is for the measurement alone.
+/// A process that is killed when this is dropped. It inherits the thread's CPUs and network, and is
+/// a process group of its own: Ctrl-C is for the measurement alone.
 #[derive(Debug)]
 pub struct ProcessGuard {
     child: Child,

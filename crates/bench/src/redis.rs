@@ -327,8 +327,8 @@ fn benchmark(
     })
 }
 
-/// The line of a command: rate, p50 and p99, found by the names of the columns. Its first cell is the
-/// command's name, or all of it.
+/// The line of a command: rate, p50 and p99, found by the names of the columns. Its first cell is
+/// the command's name, or all of it.
 fn parse_csv(text: &str, command: &str) -> anyhow::Result<(f64, f64, f64)> {
     let cells = |line: &str| {
         let line = line.trim().trim_matches('"');

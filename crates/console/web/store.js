@@ -25,7 +25,8 @@ function changed() {
   for (const look of watching) look();
 }
 
-/// Follows the rack's samples while the page is in sight: a browser has few connections to a host for all its tabs.
+/// Follows the rack's samples while the page is in sight: a browser has few connections to a host
+/// for all its tabs.
 export function follow() {
   let source = null;
   let timer = null;
@@ -67,8 +68,8 @@ export async function ask(path) {
   return answer.json();
 }
 
-/// This process's samples of GET /metrics, as Prometheus reads them: `{ name, labels, key, value }`, where `key` is the
-/// labels' text.
+/// This process's samples of GET /metrics, as Prometheus reads them:
+/// `{ name, labels, key, value }`, where `key` is the labels' text.
 export async function samples() {
   const answer = await fetch("metrics");
   if (!answer.ok) throw new Error((await answer.text()).trim());

@@ -37,9 +37,9 @@ pub const VERSIONS: RangeInclusive<u16> = 8..=NEWEST_VERSION;
 /// It brought what backups need, and [`ClientNotice::Released`].
 pub(crate) const NEWEST_VERSION: u16 = 9;
 
-/// For how long a client that is asked to holds back writes, unless it hears sooner that it needn't:
-/// longer than the controller waits for clients, and takes to make an epoch durable. It may have
-/// died.
+/// For how long a client that is asked to holds back writes, unless it hears sooner that it
+/// needn't: longer than the controller waits for clients, and takes to make an epoch durable. It
+/// may have died.
 pub const HOLD_US: u64 = 300_000;
 
 /// How many of these records go into one message: at least one, if there is one.
@@ -203,8 +203,8 @@ pub enum SwitchCommand {
     /// it, beside [`SwitchCommand::Freeze`]).
     Configure(SwitchConfig),
     /// Serve this rack in the command's epoch, and keep what was cached in the last one, to be
-    /// loaded. It counts for nothing any more, and goes with the first admission: that says that its
-    /// recovery is durable.
+    /// loaded. It counts for nothing any more, and goes with the first admission: that says that
+    /// its recovery is durable.
     Freeze(SwitchConfig),
     /// Tell the records that no node has of those that were frozen, from this location on.
     LoadFrozen(Option<Location>),

@@ -2,9 +2,9 @@
 //! been dropped.
 //!
 //! The *base* holds for all keys of a chain and rises at the end of its recovery: nothing of an
-//! older epoch can arrive. The floor of a *bucket* of keys rises within an epoch, a while after a write of that
-//! number passed the node. Then something older may still arrive, but the node neither applies it
-//! to an absent key nor sends it back.
+//! older epoch can arrive. The floor of a *bucket* of keys rises within an epoch, a while after a
+//! write of that number passed the node. Then something older may still arrive, but the node
+//! neither applies it to an absent key nor sends it back.
 
 use crate::topology::{ChainId, ChainMap};
 use std::fmt;

@@ -154,8 +154,8 @@ mechanisms! {
     admit_last,
     /// Nodes are released once a witness refuses its epoch (rule 23).
     release_after_freeze,
-    /// What is asked for after a switch's death follows from who protected the last recovered epoch,
-    /// not from who protects the next one (rule 25).
+    /// What is asked for after a switch's death follows from who protected the last recovered
+    /// epoch, not from who protects the next one (rule 25).
     protection_of_last,
     /// A loss is declared once no client accepts answers of the lost epoch (rule 25).
     declare_after_clients,

@@ -202,8 +202,8 @@ pub enum EngineOp {
         /// Repeated in the answer.
         id: OpId,
     },
-    /// Keeps a copy of all that is stored, under a number, unless there is one with this or a higher
-    /// number; drops those with lower ones. Synced.
+    /// Keeps a copy of all that is stored, under a number, unless there is one with this or a
+    /// higher number; drops those with lower ones. Synced.
     Checkpoint {
         /// Repeated in the answer.
         id: OpId,

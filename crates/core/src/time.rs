@@ -6,8 +6,8 @@ pub struct Now {
     /// Microseconds of a clock that never goes back; its zero is arbitrary. Timeouts and leases
     /// count in it.
     pub monotonic_us: u64,
-    /// Milliseconds since the Unix epoch. Only the expiry of records and the numbers of backups look
-    /// at it.
+    /// Milliseconds since the Unix epoch. Only the expiry of records and the numbers of backups
+    /// look at it.
     pub unix_ms: u64,
 }
 

@@ -39,8 +39,8 @@ impl ChainId {
     }
 }
 
-/// The round that an epoch is of, where all chains of a rack change theirs together: the epochs of a
-/// round are the chains' numbers apart.
+/// The round that an epoch is of, where all chains of a rack change theirs together: the epochs of
+/// a round are the chains' numbers apart.
 pub const fn round_of(epoch: u32) -> u32 {
     const { assert!(EPOCHS_OF_ROUND == CHAINS_MAX as u32) };
     epoch / EPOCHS_OF_ROUND

@@ -79,7 +79,8 @@ fn snapshot_arrives(rack: &mut Rack, records: Vec<KeyedRecord>) {
     rack.hear(Peer::Switch(0), Message::FromSwitch(end));
 }
 
-/// A rack that takes no snapshots unasked but that of its recovery, which has arrived; and a client.
+/// A rack that takes no snapshots unasked but that of its recovery, which has arrived; and a
+/// client.
 fn quiet_rack() -> Rack {
     let config = ControllerConfig { snapshot_us: None, ..ControllerConfig::default() };
     let mut rack = Rack::new(config, &[1]);

@@ -269,8 +269,8 @@ impl Datapath {
     }
 
     /// Where the node of this number is, in a rack of spines and leaves (DistCache), whose switches
-    /// are told of each other by the numbers behind the nodes'. `None`: in one of another scheme, or
-    /// it wasn't told of any.
+    /// are told of each other by the numbers behind the nodes'. `None`: in one of another scheme,
+    /// or it wasn't told of any.
     #[inline]
     pub fn told_node(&self, number: u16) -> Option<Address> {
         if !self.config.features.has(Features::COPIES) {

@@ -1,5 +1,5 @@
-//! Group commit (DeWitt et al., "Implementation techniques for main memory database systems", SIGMOD
-//! 1984), as both engines do it: decide in order, commit once, answer in order.
+//! Group commit (DeWitt et al., "Implementation techniques for main memory database systems",
+//! SIGMOD 1984), as both engines do it: decide in order, commit once, answer in order.
 //!
 //! Decisions look at the store and, before it, at the *overlay*: what this very group is about to
 //! write. An answer that rests on the overlay is given only once the commit has succeeded.
@@ -81,8 +81,8 @@ pub(crate) trait Store {
     fn floors(&self) -> &Floors;
     /// Begins to write out what only the log has, so that the next checkpoint is quick.
     fn flush_soon(&mut self) -> Result<(), EngineError>;
-    /// Makes the checkpoint with this number of all that is committed, unless there is one with this
-    /// or a higher number; drops those with lower ones.
+    /// Makes the checkpoint with this number of all that is committed, unless there is one with
+    /// this or a higher number; drops those with lower ones.
     fn checkpoint(&mut self, number: u64) -> Result<(), EngineError>;
 }
 

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// When a group is forced to the disk, with Redis' meanings of `appendfsync`. The write-ahead log is
-/// written before the answer in any case, in order: what is forced takes all before it along.
+/// When a group is forced to the disk, with Redis' meanings of `appendfsync`. The write-ahead log
+/// is written before the answer in any case, in order: what is forced takes all before it along.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SyncPolicy {
     /// Before it is answered: survives loss of power.

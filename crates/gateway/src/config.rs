@@ -8,8 +8,8 @@ use std::str::FromStr;
 use std::time::Duration;
 use switchback_core::client::ClientConfig;
 
-/// What becomes of transactions of several keys, which no write spans. Those of one key are executed
-/// exactly.
+/// What becomes of transactions of several keys, which no write spans. Those of one key are
+/// executed exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transactions {
     /// They are refused.

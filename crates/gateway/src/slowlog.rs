@@ -1,5 +1,5 @@
-//! The commands that took longest, as SLOWLOG shows them: a ring of the last ones whose answers came
-//! later than a threshold.
+//! The commands that took longest, as SLOWLOG shows them: a ring of the last ones whose answers
+//! came later than a threshold.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering::Relaxed};

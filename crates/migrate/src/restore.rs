@@ -85,7 +85,8 @@ fn run(
     for place in places.iter().filter(|place| !place.is_restored()) {
         bytes += copy::tree(&from.join(&place.name), &place.aside, &bar, signals)?;
     }
-    // The controller comes last: without its directory no rack begins to serve on some of the nodes.
+    // The controller comes last: without its directory no rack begins to serve on some of the
+    // nodes.
     for place in places.iter().rev().filter(|place| !place.is_restored()) {
         let put = place.put();
         put.with_context(|| format!("{} can't be put in place", place.data.display()))?;

@@ -30,8 +30,8 @@ pub(crate) enum Found {
     OtherType,
 }
 
-/// Does work in a thread of its own: a signal comes to the process's first thread, where it would end
-/// the wait for an answer.
+/// Does work in a thread of its own: a signal comes to the process's first thread, where it would
+/// end the wait for an answer.
 pub(crate) fn undisturbed<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -40,8 +40,8 @@ pub(crate) fn undisturbed<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 /// What TLS needs to reach servers at `rediss://` addresses; as redis-cli names it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Certificates {
-    /// Servers at rediss:// addresses have certificates of a CA in this file (PEM); else of one that
-    /// the system trusts.
+    /// Servers at rediss:// addresses have certificates of a CA in this file (PEM); else of one
+    /// that the system trusts.
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
     /// The certificate to show to servers at rediss:// addresses that ask for one (PEM).

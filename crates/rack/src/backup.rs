@@ -31,7 +31,8 @@ impl StoringPart {
         std::iter::once(controller).chain(nodes).collect()
     }
 
-    /// Removes its share of a backup, which was copied. What can't be removed goes with the next one.
+    /// Removes its share of a backup, which was copied. What can't be removed goes with the next
+    /// one.
     pub fn drop_share(&self, number: u64) {
         let share = self.share(number);
         let parent = share.parent().unwrap_or(&self.data);

@@ -1,5 +1,5 @@
-//! What the programs have in common at a terminal: logs, colours, tables, numbers, errors, and an end
-//! with the reader of their output.
+//! What the programs have in common at a terminal: logs, colours, tables, numbers, errors, and an
+//! end with the reader of their output.
 
 pub mod log;
 mod numbers;

@@ -98,7 +98,8 @@ numbered! {
 }
 
 impl Op {
-    /// Whether it is a switch's answer to a node: it goes back to where the node's packet came from.
+    /// Whether it is a switch's answer to a node: it goes back to where the node's packet came
+    /// from.
     pub const fn is_acknowledgement(self) -> bool {
         matches!(self, Op::CacheUpdateAck | Op::InvalidateAck)
     }

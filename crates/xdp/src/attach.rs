@@ -171,8 +171,8 @@ fn endpoint(datapath: &XdpDatapath) -> IpAddr {
     IpAddr::from(datapath.endpoint().ip).to_canonical()
 }
 
-/// Warns of an interface that is down, or that hasn't the switch's address: possible on purpose, but
-/// more often a mistake.
+/// Warns of an interface that is down, or that hasn't the switch's address: possible on purpose,
+/// but more often a mistake.
 fn warn_of(datapath: &XdpDatapath, interface: &Link) -> Result<(), Error> {
     let name = &interface.name;
     if !interface.is_up {

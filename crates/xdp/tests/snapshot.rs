@@ -111,7 +111,8 @@ fn snapshot(
                 (parts.header.op, parts.header.generation < generation),
                 (Op::Original, true)
             );
-            // The last one counts: a writer that was delayed may still report for the snapshot before.
+            // The last one counts: a writer that was delayed may still report for the snapshot
+            // before.
             let slot = parts.header.location as usize;
             if !loaded[slot] {
                 originals += usize::from(values[slot].is_none());

@@ -1,4 +1,5 @@
-// Everyday uses of Node libraries, with their results: node uses.mjs HOST PORT prints as uses.py does.
+// Everyday uses of Node libraries, with their results: node uses.mjs HOST PORT prints as uses.py
+// does.
 import { strict as assert } from "node:assert";
 import KeyvRedis from "@keyv/redis";
 import { Queue } from "bullmq";

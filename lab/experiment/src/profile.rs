@@ -36,7 +36,8 @@ pub(crate) struct Profile {
     /// What it takes a node to send a cached key's new value to the switch and to take its
     /// acknowledgement (NetCache).
     pub(crate) cache_update_ns: u64,
-    /// What one of the messages about a write to a copy takes, with its acknowledgement (DistCache).
+    /// What one of the messages about a write to a copy takes, with its acknowledgement
+    /// (DistCache).
     pub(crate) copy_message_ns: u64,
     /// Service times are uniform in this share around their mean.
     pub(crate) service_spread: f64,

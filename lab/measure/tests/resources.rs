@@ -34,7 +34,8 @@ fn every_program_of_every_scheme_keeps_its_distance_from_the_limits() {
         let config = Config { features: Features::of(scheme), ..Config::default() };
         let switch = XdpDatapath::new(&config, Address::default()).unwrap();
         // The same programs and those that measure them. The verifier says how much stack functions
-        // take for this object only, since what a switch loads has room for the reason of a refusal.
+        // take for this object only, since what a switch loads has room for the reason of a
+        // refusal.
         let measured = Meter::new(&config).unwrap().program_resources();
         assert!(
             measured

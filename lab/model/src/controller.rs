@@ -72,8 +72,8 @@ impl Step<'_> {
         self.state.switches[next] = Switch { epoch, generation, record, ..Switch::default() };
     }
 
-    /// A chain that was drained is replaced: neither its switches nor clients have anything that the
-    /// node lacks, so none is asked. The old switches run on.
+    /// A chain that was drained is replaced: neither its switches nor clients have anything that
+    /// the node lacks, so none is asked. The old switches run on.
     pub(crate) fn hand_over(&mut self) {
         self.begin_recovery(0);
         self.controller().was_drained = true;

@@ -73,8 +73,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// Two admissions and one eviction, no crash, no restart, and these operations: `WR,R` is a client that
-    /// writes and reads, and one that reads.
+    /// Two admissions and one eviction, no crash, no restart, and these operations: `WR,R` is a
+    /// client that writes and reads, and one that reads.
     pub fn of(operations: &str) -> Result<Config, String> {
         let crate::config::Config { clients, .. } = crate::config::Config::of(operations)?;
         let known = |kind: &Kind| matches!(kind, Kind::Read | Kind::Write);

@@ -375,9 +375,9 @@ fn snapshots(plan: &mut Plan, random: &mut Random) {
     plan.load.mix[1] += 0.5;
 }
 
-/// For how long an agent that takes a snapshot may say nothing: it says hello between two steps. One
-/// that is silent for longer than the timeout is taken for dead, and an epoch that ends without a
-/// fault looks like a rack that doesn't come back to life.
+/// For how long an agent that takes a snapshot may say nothing: it says hello between two steps.
+/// One that is silent for longer than the timeout is taken for dead, and an epoch that ends without
+/// a fault looks like a rack that doesn't come back to life.
 fn busy_us(plan: &Plan) -> u64 {
     10 * plan.agents.step_us
 }

@@ -368,8 +368,8 @@ impl Plan {
             let records = plan.topology.cache_records;
             plan.topology.control_budget = draw_control_budget(records, &mut random);
         }
-        // Delays of hot keys, too, make events rarer that a focus favours; but a controller's restart
-        // must meet what a node defers.
+        // Delays of hot keys, too, make events rarer that a focus favours; but a controller's
+        // restart must meet what a node defers.
         let longest_us = |focuses: &[Focus]| if focuses.contains(&focus) { 5_000 } else { 50 };
         let (all, restarts) = (Focus::Anything, Focus::Restarts);
         plan.times.node_defer_us = random.logarithmic(1, longest_us(&[all, restarts]));

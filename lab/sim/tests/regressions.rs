@@ -1,7 +1,7 @@
-//! Seeds that broke a promise through a fault of the simulator itself, in how it draws racks and ends
-//! faults. A seed draws another rack whenever the simulator changes, so that these prove less and
-//! less; what has a test of its own went (`check/witness.rs`, `control.rs`). What was wrong with the
-//! product is a script (`tests/schedules.rs`) or an ablation (`tests/ablations.rs`).
+//! Seeds that broke a promise through a fault of the simulator itself, in how it draws racks and
+//! ends faults. A seed draws another rack whenever the simulator changes, so that these prove less
+//! and less; what has a test of its own went (`check/witness.rs`, `control.rs`). What was wrong
+//! with the product is a script (`tests/schedules.rs`) or an ablation (`tests/ablations.rs`).
 
 use switchback_sim::ablation::Ablation;
 use switchback_sim::focus::Focus;

@@ -1,6 +1,6 @@
 //! What once broke a promise, step by step. Each script is green; `needs` shows that it is red
-//! without the mechanism that mended it. For the others no mechanism can be left out; their comments
-//! say which change makes them red, and the commit that tried it.
+//! without the mechanism that mended it. For the others no mechanism can be left out; their
+//! comments say which change makes them red, and the commit that tried it.
 
 use switchback_assembly::Part;
 use switchback_sim::ablation::Ablation;
@@ -192,7 +192,8 @@ fn taking_stock_forgets_no_offer_that_is_being_cleared() {
 
 /// An offer that waited was declined when its node repeated it to a full queue, and admitted all
 /// the same: the node then refused to store what the cache had absorbed. Red if an offer that waits
-/// needs room to wait, and goes on waiting when it is declined (41d8295 undoes that part of 5cf4099).
+/// needs room to wait, and goes on waiting when it is declined (41d8295 undoes that part of
+/// 5cf4099).
 #[test]
 fn an_offer_that_waits_is_not_declined() {
     holds(|mut plan| {

@@ -63,8 +63,8 @@ pub struct DemoArgs {
     kills: u32,
 }
 
-/// Runs the demo with `program`, which is this one. A signal ends it as `q` does. The exit code is a
-/// failure if anything was lost.
+/// Runs the demo with `program`, which is this one. A signal ends it as `q` does. The exit code is
+/// a failure if anything was lost.
 ///
 /// # Errors
 /// A part doesn't start, ends unasked, or no switch takes over.

@@ -68,11 +68,11 @@ enum CtlCommand {
     /// Which keys are cached, the most counted first: how often each was counted, since when it is
     /// cached, whether a node has its record, its size, where it is.
     ///
-    /// The count is the switch's access counter, which is halved now and then (ageing): it tells how
-    /// hot a key is of late, not how often it was asked for. The age is the time since the key got
-    /// its slot. A dirty record is in the cache and at no node. Bytes are those of key and value.
-    /// What the switch doesn't tell is a `-`; so is the age of a key that was cached before the
-    /// controller started.
+    /// The count is the switch's access counter, which is halved now and then (ageing): it tells
+    /// how hot a key is of late, not how often it was asked for. The age is the time since the key
+    /// got its slot. A dirty record is in the cache and at no node. Bytes are those of key and
+    /// value. What the switch doesn't tell is a `-`; so is the age of a key that was cached before
+    /// the controller started.
     Cached {
         /// How many to list at most.
         #[arg(long, value_name = "N", default_value_t = 100)]
@@ -113,7 +113,8 @@ enum CtlCommand {
     },
     /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
     Chains,
-    /// Every switch: whether it serves, stands by or is down, its epoch; or take one out of service.
+    /// Every switch: whether it serves, stands by or is down, its epoch; or take one out of
+    /// service.
     Switches {
         #[command(subcommand)]
         command: Option<SwitchesCommand>,

@@ -1,5 +1,5 @@
-// Plays what `switchback lab sim --trace FILE.json` wrote: which part sent what to which, until a promise broke.
-// The file is read here, and sent nowhere.
+// Plays what `switchback lab sim --trace FILE.json` wrote: which part sent what to which, until a
+// promise broke. The file is read here, and sent nowhere.
 
 import { Component } from "../preact.js";
 import { html, Table, Trouble } from "../parts.js";
@@ -107,7 +107,8 @@ export class Lab extends Component {
   }
 }
 
-/// A space-time diagram: a line a part, downwards in time, an arrow a packet. One step an event, not a microsecond.
+/// A space-time diagram: a line a part, downwards in time, an arrow a packet. One step an event,
+/// not a microsecond.
 function Space({ events, at, choose }) {
   const parts = [...new Set(events.flatMap((event) => [event.from, event.to, event.part]).filter(Boolean))].sort(by_role);
   const width = LEFT + 130 * Math.max(parts.length, 1) + 20;

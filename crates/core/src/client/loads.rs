@@ -1,5 +1,5 @@
-//! How loaded switches are, as their answers say: a read goes to the less loaded one of the two that
-//! may have a copy of its record (DistCache; protocol, section 4). The power of two choices:
+//! How loaded switches are, as their answers say: a read goes to the less loaded one of the two
+//! that may have a copy of its record (DistCache; protocol, section 4). The power of two choices:
 //! Mitzenmacher, "The power of two choices in randomized load balancing", IEEE TPDS 12(10), 2001.
 
 use crate::time::Now;

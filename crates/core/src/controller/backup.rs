@@ -1,9 +1,10 @@
-//! Backups: what all nodes have stored and all caches hold dirty at one moment, the *cut* (rule 29).
+//! Backups: what all nodes have stored and all caches hold dirty at one moment, the *cut*
+//! (rule 29).
 //!
 //! Nodes first write out what only their logs have, so that a checkpoint is quick.
 //! Then every client ends its writes and holds back new ones; the owner of each chain begins a
-//! snapshot; then each node makes a checkpoint; and the writes go on. A client holds writes back for
-//! [`HOLD_US`] from when it was asked: a cut that takes longer is void, and tried again.
+//! snapshot; then each node makes a checkpoint; and the writes go on. A client holds writes back
+//! for [`HOLD_US`] from when it was asked: a cut that takes longer is void, and tried again.
 //!
 //! A backup is complete once the snapshots that began at the cut are whole. It is then the
 //! checkpoints, which are at the nodes, and the controller's files of [`BackupFile`].
@@ -320,8 +321,8 @@ pub(super) fn step(chains: &mut Chains, cx: &mut Context<'_>) -> bool {
     true
 }
 
-/// Begins a backup, unless one is under way that isn't cut yet; the request. `None`: one is that lacks
-/// what is written since its cut.
+/// Begins a backup, unless one is under way that isn't cut yet; the request. `None`: one is that
+/// lacks what is written since its cut.
 pub(super) fn begin(chains: &mut Chains, cx: &mut Context<'_>) -> Option<u64> {
     match cx.backup.stage() {
         BackupStage::Ended => {}

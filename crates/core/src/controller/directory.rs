@@ -650,8 +650,8 @@ impl Directory {
         self.save(outbox);
     }
 
-    /// The directory as a backup has it. No client preserves what the backup lacks, so none is waited
-    /// for when it is restored, and no switch is a witness of more.
+    /// The directory as a backup has it. No client preserves what the backup lacks, so none is
+    /// waited for when it is restored, and no switch is a witness of more.
     pub(super) fn of_backup(&self) -> Vec<u8> {
         let mut file = self.file.clone();
         file.sessions.clear();

@@ -37,10 +37,10 @@ pub enum ServiceRefusal {
 }
 
 impl Controller {
-    /// Takes a switch out of service, for good: also if this controller starts again. Its chain goes
-    /// on with `spare`, else with any that stands by in its layer, else without that layer. Nothing
-    /// is lost, and no write's outcome becomes unknown. [`SwitchStatus`](super::SwitchStatus) says
-    /// when it is over.
+    /// Takes a switch out of service, for good: also if this controller starts again. Its chain
+    /// goes on with `spare`, else with any that stands by in its layer, else without that layer.
+    /// Nothing is lost, and no write's outcome becomes unknown.
+    /// [`SwitchStatus`](super::SwitchStatus) says when it is over.
     ///
     /// # Errors
     /// There is no such switch, or none that could go on in its place.

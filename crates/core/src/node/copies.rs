@@ -1,10 +1,10 @@
 //! Copies of records in caches that answer reads by themselves (DistCache; rule 30).
 //!
-//! A key has up to one copy in each layer. A copy is *invalid*, and answers nothing, if it is new, or
-//! has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while all
-//! copies of its key are invalid; others that come meanwhile are applied with it. Once none is under
-//! way each copy is sent what is stored, and counts as valid. That is what the last write has stored,
-//! if it succeeded; else it is read.
+//! A key has up to one copy in each layer. A copy is *invalid*, and answers nothing, if it is new,
+//! or has acknowledged an INVALIDATE, and was sent no version since. A write is applied only while
+//! all copies of its key are invalid; others that come meanwhile are applied with it. Once none is
+//! under way each copy is sent what is stored, and counts as valid. That is what the last write has
+//! stored, if it succeeded; else it is read.
 //!
 //! What a copy was sent is repeated until it is acknowledged. An acknowledgement counts if it names
 //! what was sent last.
@@ -107,7 +107,8 @@ impl Copies {
         Copies { mechanisms, keys, invalidations, refills }
     }
 
-    /// A switch has admitted a key: the copy is empty. Of more than there are layers none is filled.
+    /// A switch has admitted a key: the copy is empty. Of more than there are layers none is
+    /// filled.
     pub(super) fn register(&mut self, hash: KeyHash, key: Vec<u8>, copy: CopyId) {
         let copied = self.keys.entry(hash).or_default();
         copied.key = key;
@@ -223,8 +224,8 @@ impl Copies {
         self.keys.contains_key(hash)
     }
 
-    /// What is stored is known: the copies that are to be sent it. None, if a write has begun since,
-    /// or waits.
+    /// What is stored is known: the copies that are to be sent it. None, if a write has begun
+    /// since, or waits.
     pub(super) fn refilled(&mut self, refill: &Refill, seq: Seq) -> Vec<CopyId> {
         let Some(copied) = self.keys.get_mut(&refill.hash) else { return Vec::new() };
         let is_quiet = copied.given == refill.given && copied.waiting.is_empty();

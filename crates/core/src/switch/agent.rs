@@ -254,8 +254,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where its
-    /// switch takes packets.
+    /// An agent that isn't configured yet. `boot` must differ at every start; `address` is where
+    /// its switch takes packets.
     pub fn new(boot: u64, address: Address, config: AgentConfig, now: Now) -> Agent {
         let mut timers = Timers::new();
         timers.set(AgentTimer::Hello, now.monotonic_us);
@@ -324,7 +324,8 @@ impl Agent {
         self.go_on(now);
     }
 
-    /// Says hello, looks at what was counted, goes on with a snapshot, takes the datapath's reports.
+    /// Says hello, looks at what was counted, goes on with a snapshot, takes the datapath's
+    /// reports.
     pub fn handle_timeout(&mut self, now: Now) {
         let reports = Step::TakeReports { tells: false };
         self.take_steps(
@@ -871,8 +872,8 @@ impl Agent {
         self.ask(DatapathAction::LoadRecords(entries), Awaited::Loaded(ids));
     }
 
-    /// Loads the records of these entries that a snapshot under way hasn't loaded. Whether there are
-    /// any.
+    /// Loads the records of these entries that a snapshot under way hasn't loaded. Whether there
+    /// are any.
     fn loads_first(&mut self, ids: impl Iterator<Item = EntryId>) -> bool {
         let Some(snapshot) = &mut self.snapshot else { return false };
         if !self.config.mechanisms.load_before_removal() {

@@ -16,8 +16,8 @@ const PAIRS_MAX: usize = 1024;
 /// An entry counts as asked for this often at most, so that one that is very popular doesn't speak
 /// for all others.
 const HITS_MAX: u32 = 16;
-/// Enough hits of newcomers and victims to judge. If both are asked for equally often, one time in 25 it seems
-/// otherwise.
+/// Enough hits of newcomers and victims to judge. If both are asked for equally often, one time in
+/// 25 it seems otherwise.
 const HITS_TO_JUDGE: f64 = 256.0;
 /// Newcomers that are asked for this many times as often as spared victims are worth an exchange.
 const WORTH: f64 = 1.25;

@@ -12,8 +12,8 @@ use super::gain::{Trial, Watched};
 use crate::control::Offer;
 use crate::time::Now;
 
-/// Offers that may wait at the controller while the cache is full: twice what it compares at a time.
-/// More would be marked by their nodes and declined.
+/// Offers that may wait at the controller while the cache is full: twice what it compares at a
+/// time. More would be marked by their nodes and declined.
 const WAITING: u32 = 64;
 /// If the controller compared nothing for this long, no offers wait there: it compares them as they
 /// come.
@@ -60,8 +60,8 @@ pub struct LearningConfig {
     pub counted_per_s: u32,
     /// Keys that nodes are told of in a second, at most.
     pub admissions_per_s: u32,
-    /// Where exchanges gain nothing, a key must have been counted more often than another one by this
-    /// many standard deviations to take its place. 0: that isn't tried.
+    /// Where exchanges gain nothing, a key must have been counted more often than another one by
+    /// this many standard deviations to take its place. 0: that isn't tried.
     pub deviations: f64,
     /// Counters in a row of the sketch.
     pub sketch_width: u32,
@@ -170,8 +170,8 @@ impl Learning {
     }
 
     /// How often a key was asked for, by estimate, if the sketch says `count`: its counters count
-    /// other keys, too (Deng and Rafiei, "New estimation algorithms for streaming data: Count-min can do
-    /// more", 2007).
+    /// other keys, too (Deng and Rafiei, "New estimation algorithms for streaming data: Count-min
+    /// can do more", 2007).
     pub(super) fn worth(&self, count: u32) -> u32 {
         if count == Offer::NAMED { count } else { count.saturating_sub(self.noise()) }
     }
@@ -190,8 +190,8 @@ impl Learning {
         if !self.trial.is_in_vain() {
             return cached.saturating_add(1);
         }
-        // Of what the sketch says, and of two counts, each of which varies by its root. (The least of
-        // four counters varies by half as much as one.)
+        // Of what the sketch says, and of two counts, each of which varies by its root. (The least
+        // of four counters varies by half as much as one.)
         let variance = self.mean() / 2.0 + 2.0 * f64::from(cached);
         let chance = self.config.deviations;
         // The count c for which c - cached = chance * sqrt(variance + c - cached).
@@ -249,7 +249,8 @@ impl Learning {
             self.is_full = false;
         }
         let is_full = self.is_full || cached >= records;
-        // The datapath was given new offers just now, and said how many of the ones before are left.
+        // The datapath was given new offers just now, and said how many of the ones before are
+        // left.
         let given = std::mem::replace(&mut self.given, self.counting.offers);
         let left = counted.offers_left.min(given);
         self.raise(given, left);
@@ -263,8 +264,8 @@ impl Learning {
         self.is_to_age(now)
     }
 
-    /// What the least of a key's four counters has of other keys, about: their mean, less a standard
-    /// deviation.
+    /// What the least of a key's four counters has of other keys, about: their mean, less a
+    /// standard deviation.
     fn noise(&self) -> u32 {
         let mean = self.mean();
         (mean - mean.sqrt()).max(0.0) as u32

@@ -46,8 +46,8 @@ impl Snapshot {
 
     /// A record was about to change for the first time since the point.
     pub(super) fn original(&mut self, loaded: LoadedRecord) {
-        // The last one counts: a write that was delayed may report, after this snapshot's beginning,
-        // what the one before it asked for. The record's lock orders its reports.
+        // The last one counts: a write that was delayed may report, after this snapshot's
+        // beginning, what the one before it asked for. The record's lock orders its reports.
         if loaded.generation < self.generation {
             self.originals.insert(loaded.entry, loaded.if_dirty());
         }

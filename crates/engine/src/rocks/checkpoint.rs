@@ -77,8 +77,8 @@ pub fn drop_later(directory: &Path) -> io::Result<()> {
     fs::rename(directory, directory.with_file_name(format!("{DROPPED}{name}")))
 }
 
-/// Removes the directories of this one that were dropped. What can't be removed, or is left when the
-/// process ends, is tried again by the next call.
+/// Removes the directories of this one that were dropped. What can't be removed, or is left when
+/// the process ends, is tried again by the next call.
 pub fn remove_dropped(of: &Path) {
     let entries = fs::read_dir(of).into_iter().flatten().flatten();
     let dropped = entries.filter(|it| it.file_name().to_string_lossy().starts_with(DROPPED));

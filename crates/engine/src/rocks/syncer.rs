@@ -1,5 +1,5 @@
-//! Forces RocksDB's log to the disk in the background, so that commits don't wait for it: what Redis
-//! does for `appendfsync everysec`.
+//! Forces RocksDB's log to the disk in the background, so that commits don't wait for it: what
+//! Redis does for `appendfsync everysec`.
 
 use rocksdb::{DB, WriteBatch, WriteOptions};
 use std::io;
@@ -105,8 +105,9 @@ impl Lag {
     }
 }
 
-/// Writes nothing, and forces the log to the disk with it. (`flush_wal` would make an error for good
-/// of a write that found the disk full; this is refused as other writes are, until there is room.)
+/// Writes nothing, and forces the log to the disk with it. (`flush_wal` would make an error for
+/// good of a write that found the disk full; this is refused as other writes are, until there is
+/// room.)
 fn sync(db: &DB) -> Result<(), rocksdb::Error> {
     let mut synced = WriteOptions::default();
     synced.set_sync(true);

@@ -1,5 +1,5 @@
-//! Copies of records, on which commands run as they would in the rack: each is an operation, and its
-//! reads and writes are answered from here.
+//! Copies of records, on which commands run as they would in the rack: each is an operation, and
+//! its reads and writes are answered from here.
 
 use crate::batch::{Batch, Kind, Next, Part};
 use crate::command::Verb;
@@ -64,8 +64,8 @@ impl Copies {
         copy.is_changed = false;
     }
 
-    /// What has to be done to the copy that was added as number `at`; the value to write is put into
-    /// `value`.
+    /// What has to be done to the copy that was added as number `at`; the value to write is put
+    /// into `value`.
     pub(crate) fn end(&mut self, at: usize, value: &mut Vec<u8>) -> Effect {
         let copy = &mut self.all[at];
         match (copy.is_changed, copy.exists) {

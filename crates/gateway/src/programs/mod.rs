@@ -1,10 +1,10 @@
-//! Transactions and scripts of one key. An operation reads the record, what is asked for runs here on
-//! a copy of it, and what it comes to is written on the condition that the record is still the one
-//! that was read: all of it takes effect at once, or nothing does.
+//! Transactions and scripts of one key. An operation reads the record, what is asked for runs here
+//! on a copy of it, and what it comes to is written on the condition that the record is still the
+//! one that was read: all of it takes effect at once, or nothing does.
 //!
-//! A script of several keys (which `transactions = "batch"` permits) runs on copies of their records.
-//! They are written one after the other, each on that condition: if the first one fails, the script
-//! runs again; if a later one does, those before it stay.
+//! A script of several keys (which `transactions = "batch"` permits) runs on copies of their
+//! records. They are written one after the other, each on that condition: if the first one fails,
+//! the script runs again; if a later one does, those before it stay.
 
 mod budget;
 mod copies;

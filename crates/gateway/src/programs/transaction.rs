@@ -1,5 +1,5 @@
-//! MULTI and what follows it: commands wait here until EXEC, which has them run as one program if they
-//! touch one key, or executes them one after the other.
+//! MULTI and what follows it: commands wait here until EXEC, which has them run as one program if
+//! they touch one key, or executes them one after the other.
 
 use super::{Program, is_key};
 use crate::command::{Verb, introspect};

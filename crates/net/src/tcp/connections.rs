@@ -78,8 +78,8 @@ impl Outgoing {
         Outgoing { version, ..self }
     }
 
-    /// Queues a frame, unless the peer is older than `since` and couldn't read it; false if there is
-    /// no room.
+    /// Queues a frame, unless the peer is older than `since` and couldn't read it; false if there
+    /// is no room.
     fn send(&self, since: u16, frame: Vec<u8>) -> bool {
         if since > self.version {
             return true;
@@ -215,7 +215,8 @@ impl Connections {
         self.refused
     }
 
-    /// Sends a frame to a peer, if that is connected and speaks the version `since`; false if it doesn't read what waits for it.
+    /// Sends a frame to a peer, if that is connected and speaks the version `since`; false if it
+    /// doesn't read what waits for it.
     pub(super) fn send(&self, to: Peer, since: u16, frame: Vec<u8>) -> bool {
         self.peers.get(&to).is_none_or(|(_, outgoing)| outgoing.send(since, frame))
     }

@@ -1,5 +1,5 @@
-//! What other processes of a distributed rack know. The controller's process asks them over HTTP, at
-//! the addresses that rack.toml names, so that one console shows all parts.
+//! What other processes of a distributed rack know. The controller's process asks them over HTTP,
+//! at the addresses that rack.toml names, so that one console shows all parts.
 
 use super::{HeatStatus, HotStatus, MachineStatus, RackStatus};
 use crate::config::{RackConfig, Shape};

@@ -1,5 +1,5 @@
-//! `GET /whatif`: what each node is asked for, what reaches it, and what would with another cache or
-//! another number of nodes.
+//! `GET /whatif`: what each node is asked for, what reaches it, and what would with another cache
+//! or another number of nodes.
 
 use super::{
     AdminError, HeatStatus, HotKeyStatus, HotStatus, KeyPlace, PartitionStatus, Shared, answer,
@@ -42,8 +42,8 @@ pub struct WhatIfNode {
     pub asked_per_s: f64,
     /// Those that a node answered: its load now. 0 if there is no such node now.
     pub served_per_s: f64,
-    /// Its load with the nodes and the cache that was asked about, at its best: what is cached is what is asked
-    /// for most, and a record that a write made invalid is back at once.
+    /// Its load with the nodes and the cache that was asked about, at its best: what is cached is
+    /// what is asked for most, and a record that a write made invalid is back at once.
     pub would_serve_per_s: f64,
 }
 
@@ -72,8 +72,8 @@ impl Owners {
         Owners { heads: heads.collect(), starts: starts.collect() }
     }
 
-    /// By a map that a new rack of that many nodes could be dealt, with as many partitions; at most a
-    /// node a partition. Real ones are drawn at random: this one is always the same.
+    /// By a map that a new rack of that many nodes could be dealt, with as many partitions; at most
+    /// a node a partition. Real ones are drawn at random: this one is always the same.
     fn of_nodes(nodes: usize, partitions: usize) -> Owners {
         let nodes = nodes.clamp(1, partitions) as u16;
         let map = deal_partitions(nodes, 1, partitions as u32, 0);
@@ -133,8 +133,8 @@ fn relief(scheme: Scheme, key: &HotKeyStatus) -> f64 {
 }
 
 impl WhatIf {
-    /// From what was asked for in the same time, by range and by key, and whose keys those are, `now`
-    /// and with the nodes that are asked about.
+    /// From what was asked for in the same time, by range and by key, and whose keys those are,
+    /// `now` and with the nodes that are asked about.
     pub fn new(
         heat: &HeatStatus,
         hot: &HotStatus,

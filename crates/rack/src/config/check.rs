@@ -25,8 +25,8 @@ pub(super) fn whole(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Ov
     directories(config, reader);
 }
 
-/// Each chain has a switch of each layer, and partitions to serve. A rack in one process has as many
-/// switches as that takes.
+/// Each chain has a switch of each layer, and partitions to serve. A rack in one process has as
+/// many switches as that takes.
 fn chains(config: &RackConfig, reader: &mut Reader<'_>) {
     let Topology { chains, layers } = config.topology;
     let partitions = config.rack.partitions as usize;

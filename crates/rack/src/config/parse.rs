@@ -188,8 +188,8 @@ fn controller(mut section: Section<'_, '_>, reader: &mut Reader<'_>, data: &Path
     controller
 }
 
-/// Of the layers 1, 2, .. in turn, unless it says its layer: each row of as many as there are layers
-/// could be a chain.
+/// Of the layers 1, 2, .. in turn, unless it says its layer: each row of as many as there are
+/// layers could be a chain.
 fn switch(
     index: usize,
     mut section: Section<'_, '_>,

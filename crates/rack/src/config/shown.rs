@@ -1,5 +1,5 @@
-//! The settings in force, for those who look: sections and keys as `rack.toml` has them. Secrets are
-//! left out.
+//! The settings in force, for those who look: sections and keys as `rack.toml` has them. Secrets
+//! are left out.
 
 use super::types::*;
 use serde_json::{Map, Value, json};

@@ -366,8 +366,8 @@ fn hostile_files_are_refused_in_time() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// Every key of the example is among the settings that are shown, but for secrets and those that say
-/// the same of all nodes.
+/// Every key of the example is among the settings that are shown, but for secrets and those that
+/// say the same of all nodes.
 #[test]
 fn every_setting_is_shown() {
     let config = distributed_part(EXAMPLE);

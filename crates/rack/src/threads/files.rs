@@ -193,7 +193,8 @@ impl ControllerFiles {
         Ok(())
     }
 
-    /// Backups that are of no use any more go. What can't be removed is tried again with the next one.
+    /// Backups that are of no use any more go. What can't be removed is tried again with the next
+    /// one.
     fn drop_backups(&self, is_useless: impl Fn(u64, &Path) -> bool) {
         let all = backups(&self.directory);
         for (_, path) in all.filter(|(number, path)| is_useless(*number, path)) {

@@ -28,8 +28,8 @@ struct RunningSwitch {
 }
 
 impl RunningSwitch {
-    /// When a packet that arrives now has its turn, if each takes `packet_ns`. They are taken in the
-    /// order in which they arrive.
+    /// When a packet that arrives now has its turn, if each takes `packet_ns`. They are taken in
+    /// the order in which they arrive.
     #[inline]
     fn turn_ns(&mut self, now_ns: u64, packet_ns: u64) -> u64 {
         let turn_ns = self.takes_ns.max(now_ns);
@@ -93,7 +93,8 @@ impl World {
             self.timeline.done(flight);
             return;
         };
-        // What it does it does at once: as packets keep their order, only when it leaves can differ.
+        // What it does it does at once: as packets keep their order, only when it leaves can
+        // differ.
         let turn_ns = running.turn_ns(self.now_ns, self.setup.switch_packet_ns);
         let verdict = running.datapath.process(
             &mut flight.packet,

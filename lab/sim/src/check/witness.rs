@@ -493,8 +493,8 @@ impl Witness {
         }
     }
 
-    /// What every switch that had it is gone with is lost, as declared: `lost` says which versions of
-    /// which keys.
+    /// What every switch that had it is gone with is lost, as declared: `lost` says which versions
+    /// of which keys.
     pub fn lose(&mut self, history: &mut History, lost: impl Fn(u32, Seq) -> bool) {
         for op in history.ops.iter_mut().filter(|op| !op.weak && lost(op.key, Seq(op.seq))) {
             op.weak = true;
@@ -509,8 +509,8 @@ impl Witness {
         self.keys[op.key as usize].has_weak = true;
     }
 
-    /// Nothing is under way, and a key's node has `stored` of it: what only weak evidence speaks for
-    /// is lost if that is older.
+    /// Nothing is under way, and a key's node has `stored` of it: what only weak evidence speaks
+    /// for is lost if that is older.
     pub fn settle(&mut self, history: &History, key: u32, stored: Seq) {
         let state = &self.keys[key as usize];
         if state.has_weak && 2 * stored.0 < state.floor {

@@ -446,7 +446,8 @@ impl World {
         }
         loop {
             let Some(session) = &mut self.clients[usize::from(client)].session else { return };
-            // That of the key's chain isn't known here; an operation that came to nothing needs none.
+            // That of the key's chain isn't known here; an operation that came to nothing needs
+            // none.
             let epoch = session.epoch();
             let Some(completion) = session.poll_completion() else { break };
             let done = take_apart(&completion, epoch, false);

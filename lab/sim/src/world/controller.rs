@@ -274,8 +274,8 @@ impl World {
         self.lose(chain, loss.epoch);
     }
 
-    /// What an epoch of a chain told, and no node has, is lost: answers that show it are evidence no
-    /// longer.
+    /// What an epoch of a chain told, and no node has, is lost: answers that show it are evidence
+    /// no longer.
     fn lose(&mut self, chain: ChainId, epoch: u32) {
         let Some(controller) = &self.controller.controller else { return };
         let hash_key = controller.hash_key();

@@ -53,8 +53,8 @@ pub(super) struct Ending {
 const WARMING_MAX: u32 = 200_000;
 /// The first of them, which come without a pause.
 const WARMING_FAST: u32 = 20_000;
-/// Recoveries after the faults because dead links are tried again: the pauses of a link double, from
-/// no less than 50 ms to 64 times as long.
+/// Recoveries after the faults because dead links are tried again: the pauses of a link double,
+/// from no less than 50 ms to 64 times as long.
 const LINK_TRIES_MAX: u64 = 16;
 /// Tries to cut the backup that is under way when the faults end.
 const CUTS_MAX: u64 = 5;
@@ -158,8 +158,9 @@ impl World {
         }
     }
 
-    /// The phase takes too long. The parts' own state says whether they settled and drained, clients
-    /// whether the rest is done: without the check of the former, clients are asked all the same.
+    /// The phase takes too long. The parts' own state says whether they settled and drained,
+    /// clients whether the rest is done: without the check of the former, clients are asked all the
+    /// same.
     fn give_up(&mut self) {
         let (check, next) = match self.phase {
             Phase::Settling => (Check::Settled, Some(Phase::Reading(0))),

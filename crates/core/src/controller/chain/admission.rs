@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::ops::AddAssign;
 use switchback_wire::{CACHED_KEY_BYTES_MAX, KeyHash};
 
-/// Offers that wait for an eviction; never more than the cache has slots. More wait only where there
-/// is room for them.
+/// Offers that wait for an eviction; never more than the cache has slots. More wait only where
+/// there is room for them.
 const WAITING_MAX: usize = 1024;
 /// Admission commands under way at a time: what arrives meanwhile shares the next one.
 const ADMITS_MAX: usize = 4;
@@ -341,8 +341,8 @@ impl Chain {
         self.note_readmission(cx);
     }
 
-    /// Tells the other members of entries that the owner has admitted, or the keepers. Whether there
-    /// is anything to tell.
+    /// Tells the other members of entries that the owner has admitted, or the keepers. Whether
+    /// there is anything to tell.
     fn admit_next(&mut self, cx: &Context<'_>, by_owner: bool, entries: &[Entry]) -> bool {
         if entries.is_empty() {
             return false;

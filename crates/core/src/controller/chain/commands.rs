@@ -180,7 +180,8 @@ impl Commands {
         Some(outstanding)
     }
 
-    /// Whether no other command is outstanding of those that say the same as one that isn't any more.
+    /// Whether no other command is outstanding of those that say the same as one that isn't any
+    /// more.
     fn is_last(&self, answered: &Outstanding) -> bool {
         self.outstanding.range(answered.together.clone()).next().is_none()
     }

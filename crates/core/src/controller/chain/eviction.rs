@@ -1,6 +1,6 @@
-//! Eviction: mark at the owner, store, remove at the owner, then at its keepers, clear the offer; in
-//! this order, each step once the one before is confirmed (FarReach III-C; rules 5 and 21). A drain
-//! evicts everything.
+//! Eviction: mark at the owner, store, remove at the owner, then at its keepers, clear the offer;
+//! in this order, each step once the one before is confirmed (FarReach III-C; rules 5 and 21). A
+//! drain evicts everything.
 
 use super::cache::{CachedKey, Stage};
 use super::commands::Order;

@@ -275,9 +275,10 @@ impl Chain {
         self.ask(cx, &clients);
     }
 
-    /// Where a member sends the requests that it doesn't answer: partitions, and addresses of nodes.
-    /// In DistCache the switches of the other layer are behind the nodes: a leaf takes requests that
-    /// spines pass on, and a spine's map has a partition's leaf in the place of its node.
+    /// Where a member sends the requests that it doesn't answer: partitions, and addresses of
+    /// nodes. In DistCache the switches of the other layer are behind the nodes: a leaf takes
+    /// requests that spines pass on, and a spine's map has a partition's leaf in the place of its
+    /// node.
     fn beyond(&self, cx: &Context<'_>, place: &Place) -> (Map, Vec<Address>) {
         let (map, nodes) = (cx.directory.map().clone(), cx.members.node_addresses());
         if !cx.config.scheme.has_copies() {
@@ -467,8 +468,8 @@ impl Chain {
         recovery.merge(records, |hash| cx.directory.partition_of(hash));
     }
 
-    /// A witness refuses the last recovered epoch, and was loaded: so nothing of it is told any more
-    /// that the witness doesn't have. The newest version of each key goes to the head of its
+    /// A witness refuses the last recovered epoch, and was loaded: so nothing of it is told any
+    /// more that the witness doesn't have. The newest version of each key goes to the head of its
     /// partition.
     fn merge_when_loaded(&mut self, cx: &Context<'_>) {
         let waits = cx.mechanisms.release_after_freeze();
@@ -633,8 +634,8 @@ impl Chain {
     }
 }
 
-/// The clients that a chain waits for, and for how long: the new epoch took its time to become durable, and
-/// none was asked before.
+/// The clients that a chain waits for, and for how long: the new epoch took its time to become
+/// durable, and none was asked before.
 fn clients_to_gather_from(cx: &Context<'_>, chain: ChainId) -> BTreeMap<u64, Client> {
     let lease_us = cx.sessions.lease_us();
     let now_us = cx.now.monotonic_us;

@@ -1,8 +1,8 @@
 //! Taking stock after a restart of the controller: members list what they hold.
 //!
-//! An entry gets to the keepers before the owner and goes from them after it. So the owner's entries
-//! are the cache's; what a keeper has beside was on its way in or out when the controller before
-//! died. It is removed, and its node offers the key again, under an offer that still stands.
+//! An entry gets to the keepers before the owner and goes from them after it. So the owner's
+//! entries are the cache's; what a keeper has beside was on its way in or out when the controller
+//! before died. It is removed, and its node offers the key again, under an offer that still stands.
 
 use super::commands::Order;
 use super::{Chain, Context, Phase};
@@ -41,7 +41,8 @@ impl Chain {
             self.next_entry = self.next_entry.max(entry.id + 1);
             if is_owner {
                 let partition = cx.directory.partition_of(&entry.hash);
-                // Under which offer it is cached its node will say, when it is asked to offer again.
+                // Under which offer it is cached its node will say, when it is asked to offer
+                // again.
                 self.cache.adopt(entry, partition, OfferId::NONE);
             } else if resync.kept.len() < self.cache.slots() {
                 resync.kept.insert(entry.id);

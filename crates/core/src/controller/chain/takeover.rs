@@ -104,9 +104,9 @@ impl Chain {
         form(cx.config.layers, &previous, &cx.members.candidates(cx.now, first, may))
     }
 
-    /// The chain waits, and a switch said hello: goes on if it need wait no longer. The switches that
-    /// served last are preferred for a while: they may hold the cache, and answer a moment later. A
-    /// chain that none served yet begins with all its layers, if they come soon.
+    /// The chain waits, and a switch said hello: goes on if it need wait no longer. The switches
+    /// that served last are preferred for a while: they may hold the cache, and answer a moment
+    /// later. A chain that none served yet begins with all its layers, if they come soon.
     fn begin_if_formed(&mut self, cx: &mut Context<'_>, switch: u16) -> bool {
         let Phase::Waiting { since_us } = self.phase else { return false };
         let members = self.formed(cx, Some(switch));
@@ -127,7 +127,8 @@ impl Chain {
         true
     }
 
-    /// Whether all members of a recovered epoch serve it still, in the lives in which they began to.
+    /// Whether all members of a recovered epoch serve it still, in the lives in which they began
+    /// to.
     fn is_still_served(&self, cx: &Context<'_>) -> bool {
         let serves = |&(switch, boot): &(u16, u64)| {
             let hello = cx.members.switch(switch);

@@ -38,8 +38,8 @@ enum Progress {
 }
 
 impl Witnesses {
-    /// Of this epoch, in which a cache had at most `keys_max` keys. Nothing was heard of the `living`
-    /// ones yet; without any, one is waited for until `until_us`.
+    /// Of this epoch, in which a cache had at most `keys_max` keys. Nothing was heard of the
+    /// `living` ones yet; without any, one is waited for until `until_us`.
     pub(super) fn new(
         epoch: u32,
         keys_max: usize,

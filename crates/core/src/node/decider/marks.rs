@@ -1,7 +1,8 @@
 //! What a node remembers of hot keys: fences and offers (rules 2, 3 and 5).
 //!
-//! A fence is a fencing token (Burrows, "The Chubby lock service", OSDI 2006, calls it a sequencer):
-//! the node bounces writes whose sequence number is not above it, however late they come.
+//! A fence is a fencing token (Burrows, "The Chubby lock service", OSDI 2006, calls it a
+//! sequencer): the node bounces writes whose sequence number is not above it, however late they
+//! come.
 
 use crate::control::Offer;
 use crate::mechanisms::Mechanisms;

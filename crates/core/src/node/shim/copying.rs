@@ -8,7 +8,8 @@ use crate::storage::{EngineOp, Record};
 use switchback_wire::{Address, Header, KeyHash, Op, flags, is_large, record_flags};
 
 impl Shim {
-    /// Switches have admitted these copies. One of a key that isn't offered any more is gone by now.
+    /// Switches have admitted these copies. One of a key that isn't offered any more is gone by
+    /// now.
     pub(super) fn register_copies(&mut self, copies: Vec<NamedCopy>) {
         for NamedCopy { hash, key, switch, entry } in copies {
             if self.decider.is_offered(&hash) {

@@ -1,6 +1,6 @@
-//! CLUSTER, READONLY, READWRITE, ASKING: a cluster of one owner, for clients that are made for Redis
-//! Cluster. The gateway owns all slots and sends no client elsewhere, so keys of several slots go
-//! into one command.
+//! CLUSTER, READONLY, READWRITE, ASKING: a cluster of one owner, for clients that are made for
+//! Redis Cluster. The gateway owns all slots and sends no client elsewhere, so keys of several
+//! slots go into one command.
 
 use super::{Verb, no_subcommand, ok, refuse_subcommand, wrong_arity};
 use crate::config::Cluster;

@@ -41,7 +41,8 @@ impl Call {
         self.keys.bytes() + self.arguments.bytes()
     }
 
-    /// About what they take in Lua, where each word has the head of a string and a place in a table.
+    /// About what they take in Lua, where each word has the head of a string and a place in a
+    /// table.
     pub(super) fn lua_bytes(&self) -> usize {
         const WORD_BYTES: usize = 64;
         self.bytes() + WORD_BYTES * (self.keys.count() + self.arguments.count())

@@ -26,9 +26,9 @@ const INSTRUCTIONS: u32 = 100;
 pub(crate) const SCRIPT_MB_MAX: usize = 4;
 /// Garbage that is kept from one script to the next.
 const GARBAGE_BYTES_MAX: usize = 1 << 20;
-/// While a script runs, Lua collects garbage when its memory has grown to this share of what was left
-/// the last time, or by [`GARBAGE_BYTES_MAX`] if that is less: by far less than a script may take, but
-/// not for each few scripts that leave some hundred bytes.
+/// While a script runs, Lua collects garbage when its memory has grown to this share of what was
+/// left the last time, or by [`GARBAGE_BYTES_MAX`] if that is less: by far less than a script may
+/// take, but not for each few scripts that leave some hundred bytes.
 const GARBAGE_PERCENT_MAX: c_int = 400;
 /// See `check_pattern` in sandbox.lua.
 const PATTERN_BYTES_MAX: usize = 1000;

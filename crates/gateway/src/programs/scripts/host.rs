@@ -1,4 +1,5 @@
-//! What scripts reach of the gateway: commands on the records, and what Redis' libraries are made of.
+//! What scripts reach of the gateway: commands on the records, and what Redis' libraries are made
+//! of.
 
 use super::super::{Budget, Copies};
 use super::number;

@@ -1,8 +1,9 @@
-//! What every run of a script goes through, by Lua's own interface: `redis.call`, and the call of the
-//! script itself. mlua would make a handle of each value that passes, and guard each step by itself.
+//! What every run of a script goes through, by Lua's own interface: `redis.call`, and the call of
+//! the script itself. mlua would make a handle of each value that passes, and guard each step by
+//! itself.
 //!
-//! An error of Lua leaves these functions by `longjmp`, which drops nothing. So each of them has only
-//! what needs no drop at the places where Lua may raise one.
+//! An error of Lua leaves these functions by `longjmp`, which drops nothing. So each of them has
+//! only what needs no drop at the places where Lua may raise one.
 
 use super::Call;
 use super::host::{Host, Word, guarded, lock};
@@ -34,8 +35,8 @@ pub(super) struct Caller {
     returned: RegistryKey,
 }
 
-// SAFETY: the state ends with `lua`, which may be sent, too, and is used through a `Caller` only, of
-// which there is one.
+// SAFETY: the state ends with `lua`, which may be sent, too, and is used through a `Caller` only,
+// of which there is one.
 unsafe impl Send for Caller {}
 
 impl Caller {
@@ -66,9 +67,9 @@ impl Caller {
     /// There was no memory to return its value.
     pub(super) fn run(&self, script: &RegistryKey, call: &Call) -> mlua::Result<(bool, Value)> {
         let state = self.state;
-        // SAFETY: no function of Lua runs in the main state now, so that it has room for some values.
-        // What may raise an error is within the call of `call_script`; to look at a place of the
-        // registry, and to change one that exists, can't fail.
+        // SAFETY: no function of Lua runs in the main state now, so that it has room for some
+        // values. What may raise an error is within the call of `call_script`; to look at a place
+        // of the registry, and to change one that exists, can't fail.
         let (has_ended, value) = unsafe {
             for key in [&self.handle, &self.call] {
                 ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, key.id().into());
@@ -166,9 +167,9 @@ pub(super) unsafe fn command(
 
 /// Has the host execute a command; its reply is what is returned.
 unsafe extern "C-unwind" fn call_command(state: *mut ffi::lua_State) -> c_int {
-    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `command`, of which the
-    // host is alive. What is on this stack when Lua raises an error needs no drop: the reply is the
-    // host's, which nothing reaches before this function ends.
+    // SAFETY: Lua calls it with a state of its own, and with the upvalues of `command`, of which
+    // the host is alive. What is on this stack when Lua raises an error needs no drop: the reply is
+    // the host's, which nothing reaches before this function ends.
     unsafe {
         let host = ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Mutex<Host>>();
         let raises = ffi::lua_toboolean(state, ffi::lua_upvalueindex(2)) != 0;
@@ -185,8 +186,8 @@ unsafe extern "C-unwind" fn call_command(state: *mut ffi::lua_State) -> c_int {
     }
 }
 
-/// The reply to the command whose words are on the stack; `None`: the script may not go on. No error
-/// of Lua is raised in here.
+/// The reply to the command whose words are on the stack; `None`: the script may not go on. No
+/// error of Lua is raised in here.
 unsafe fn executed(state: *mut ffi::lua_State, host: &Mutex<Host>) -> Option<*const [u8]> {
     let execute = || {
         let mut host = lock(host);
@@ -216,8 +217,8 @@ unsafe fn words<'a>(state: *mut ffi::lua_State) -> impl Iterator<Item = Word<'a>
     (1..=unsafe { ffi::lua_gettop(state) }).map(word)
 }
 
-/// Leaves on the stack what a script gets for a reply in RESP, and says whether it is an error. `at`
-/// is moved behind it.
+/// Leaves on the stack what a script gets for a reply in RESP, and says whether it is an error.
+/// `at` is moved behind it.
 unsafe fn push_reply(state: *mut ffi::lua_State, reply: &[u8], at: &mut usize) -> bool {
     let line = Line::take(reply, at);
     // SAFETY: there is room on the stack for a table with a key and a value; each table is below

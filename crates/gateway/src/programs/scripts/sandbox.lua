@@ -1,5 +1,6 @@
--- What scripts see: the globals that Redis 7.0 gives them, none of which can be changed. It is run once, with the
--- gateway's functions; each of those of libraries returns true and its results, or false and what is wrong.
+-- What scripts see: the globals that Redis 7.0 gives them, none of which can be changed. It is run
+-- once, with the gateway's functions; each of those of libraries returns true and its results, or
+-- false and what is wrong.
 local host = ...
 local getinfo = debug.getinfo
 local concat, sort, insert = table.concat, table.sort, table.insert
@@ -51,8 +52,8 @@ local function protect(table)
     return proxy
 end
 
--- Patterns. To match one can take as many steps as the text is long, to the power of its repetitions, and nothing can
--- interrupt that; what follows the last one of them costs nothing.
+-- Patterns. To match one can take as many steps as the text is long, to the power of its
+-- repetitions, and nothing can interrupt that; what follows the last one of them costs nothing.
 local function check_pattern(text, pattern)
     if type(pattern) ~= 'string' then return end
     if #pattern > host.pattern_bytes_max then fail('pattern too long') end
@@ -187,7 +188,8 @@ local function caught(ok, err, ...)
     return ok, err, ...
 end
 globals.pcall = native(function(...) return caught(pcall(...)) end)
--- The handler is called once the error has been caught: in a function that has run out of time nothing could interrupt it.
+-- The handler is called once the error has been caught: in a function that has run out of time
+-- nothing could interrupt it.
 local function handled(handler, ok, ...)
     if ok then return true, ... end
     return false, handler(...)
