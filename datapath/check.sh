@@ -38,7 +38,8 @@ for compiler in gcc clang-19; do
     # shellcheck disable=SC2086
     $compiler -std=gnu11 -O3 $warnings -c native.c -o "$out/native-$compiler.o"
     # shellcheck disable=SC2086
-    $compiler -std=gnu11 -O3 $warnings -DSWITCHBACK_ABLATIONS -c native.c -o "$out/native-$compiler.o"
+    $compiler -std=gnu11 -O3 $warnings -DSWITCHBACK_ABLATIONS -c native.c \
+        -o "$out/native-$compiler.o"
     if [ $compiler = clang-19 ] && lacks clang-19-sanitizers; then
         skip "$0: sanitizers of clang-19" clang-19-sanitizers
         continue
@@ -46,7 +47,8 @@ for compiler in gcc clang-19; do
     step "$compiler: random packets under the address and undefined-behaviour sanitizers"
     # (Not under the thread sanitizer: it knows no fences, which the seqlocks are made of.)
     # shellcheck disable=SC2086
-    $compiler -std=gnu11 -O1 -g $warnings -fsanitize=address,undefined -fno-sanitize-recover=all -pthread \
+    $compiler -std=gnu11 -O1 -g $warnings -fsanitize=address,undefined -fno-sanitize-recover=all \
+        -pthread \
         -DSWITCHBACK_ABLATIONS native.c tests/replay.c -o "$out/replay"
     "$out/replay" "${PACKETS:-100000}" "${SEED:-1}"
 done
@@ -58,11 +60,13 @@ fi
 # bpf ARCHITECTURE PROGRAM: as libbpf names architectures.
 # shellcheck disable=SC2086
 bpf() {
-    clang-19 -target bpf -mcpu=v3 -O2 -g $warnings -D__TARGET_ARCH_"$1" -I"/usr/include/$(uname -m)-linux-gnu" \
+    clang-19 -target bpf -mcpu=v3 -O2 -g $warnings -D__TARGET_ARCH_"$1" \
+        -I"/usr/include/$(uname -m)-linux-gnu" \
         -c "$2.bpf.c" -o "$out/$2.bpf.o"
 }
 step "clang-19 -target bpf: refused for arm64, whose memory order isn't implemented"
-if bpf arm64 xdp 2> "$out/refused" || ! grep -q 'memory order .* only implemented for x86' "$out/refused"; then
+if bpf arm64 xdp 2> "$out/refused" ||
+    ! grep -q 'memory order .* only implemented for x86' "$out/refused"; then
     cat "$out/refused"
     echo "xdp.bpf.c compiles for arm64, or fails for another reason"
     exit 1

@@ -11,9 +11,10 @@
 
 #define MEASURE_HEAD_BYTES 192u
 #define MEASURE_KEY_BYTES  16u
-#define MEASURE_LANES      256u         // of each CPU
-#define MEASURE_FIRST      (1ull << 32) // the first request's number, above those that filled the tables
-#define MEASURE_REQUESTS   (1u << 18)
+#define MEASURE_LANES      256u // of each CPU
+// The first request's number, above those that filled the tables.
+#define MEASURE_FIRST    (1ull << 32)
+#define MEASURE_REQUESTS (1u << 18)
 
 struct measure_settings {
     u32 frame_bytes;

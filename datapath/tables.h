@@ -6,7 +6,8 @@
 // Each target defines these, and nothing else of it is visible to the stages:
 //
 // clang-format off
-//     registers_of(call)                         epoch, generations, lanes, counting: struct registers *
+//     registers_of(call)                         epoch, generations, lanes, counting:
+//                                                struct registers *
 //     has_feature(call, bit)                     a bit of the scheme and its mechanisms
 //     is_layered(call)                           FEATURE_LAYERS, whose code costs others nothing
 //     table_location(call)                       of the key hash: hit, miss or contended
@@ -14,7 +15,8 @@
 //     table_counter(call, location)              accesses to the record: u32 *
 //     found_record(call), found_counter(call)    of the location that table_location found
 //     found_capacity(call)                       bytes that a value may have there
-//     table_value(record)                        its value; in BPF for packet_bpf.h alone, which copies it
+//     table_value(record)                        its value; in BPF for packet_bpf.h alone, which
+//                                                copies it
 //     table_sequence(call, bucket)               the bucket's last sequence number: u64 *
 //     table_lane(call, lane)                     struct lane *; NULL where there is none
 //     table_sketch(call, row, index)             a counter of the count-min sketch: u32 *

@@ -7,10 +7,11 @@ usage() {
     cat <<'HELP'
 Usage: scripts/deb.sh [stage | build [REVISION] | test]        (build)
 
-  stage   puts what the package holds beside the program into target/release/deb: units, man pages, completions
+  stage   puts what the package holds beside the program into target/release/deb: units, man pages,
+          completions
   build   the same, and makes the package with cargo-deb; REVISION is Debian's (1)
-  test    builds two revisions, and installs, upgrades, removes and purges them in a clean Debian 12; runs lintian.
-          It needs root, debootstrap and lintian.
+  test    builds two revisions, and installs, upgrades, removes and purges them in a clean Debian
+          12; runs lintian. It needs root, debootstrap and lintian.
 
 MIRROR=URL is the archive that the clean system is made from, instead of deb.debian.org.
 HELP
@@ -38,7 +39,8 @@ stage() {
     "$program" config example |
         sed 's|^data = "switchback-data"     #|data = "/var/lib/switchback"  #|; s|"switchback-data/|"/var/lib/switchback/|' \
             >"$staged/rack.toml"
-    grep -q '^data = "/var/lib/switchback"' "$staged/rack.toml" || fail "the example of rack.toml names no data to move"
+    grep -q '^data = "/var/lib/switchback"' "$staged/rack.toml" ||
+        fail "the example of rack.toml names no data to move"
     gzip --best --no-name --stdout CHANGELOG.md >"$staged/changelog.gz"
     # Debian's own form of it.
     cat >"$staged/changelog.Debian" <<CHANGELOG
@@ -54,7 +56,8 @@ version() { sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' Car
 
 build() {
     command -v cargo-deb >/dev/null || fail "cargo-deb is missing: cargo install --locked cargo-deb"
-    command -v dpkg-shlibdeps >/dev/null || fail "dpkg-shlibdeps is missing: apt-get install dpkg-dev"
+    command -v dpkg-shlibdeps >/dev/null ||
+        fail "dpkg-shlibdeps is missing: apt-get install dpkg-dev"
     stage
     cargo deb --no-build --strip --quiet --package switchback --deb-revision "$revision"
 }

@@ -10,7 +10,8 @@ cd "$(dirname "$0")/.."
 . tests/e2e/checks.bash
 choose_system debian-12
 may_make_root || exit 77
-command -v lintian >/dev/null || { echo "lintian is missing: apt-get install lintian" >&2; exit 77; }
+command -v lintian >/dev/null ||
+    { echo "lintian is missing: apt-get install lintian" >&2; exit 77; }
 
 # In namespaces for mounts and processes, which end with it, however it ends.
 if [ -z "${DEB_TEST_WORK:-}" ]; then
@@ -31,13 +32,27 @@ make_root "$root" adduser,systemd || exit 1
 cp "$first" "$second" "$root/root/"
 mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" || exit 1
 
-inside=(chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive)
+inside=(chroot "$root"
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive)
 inside() { "${inside[@]}" "$@"; }
-apt() { inside apt-get -qq -o Dpkg::Use-Pty=0 "$@" >"$work/log" 2>&1 || { tail -n 20 "$work/log"; return 1; }; }
+apt() {
+    inside apt-get -qq -o Dpkg::Use-Pty=0 "$@" >"$work/log" 2>&1 ||
+        { tail -n 20 "$work/log"; return 1; }
+}
 equal() { [ "$1" = "$2" ] || { echo "  '$1' is not '$2'"; return 1; }; }
 owner() { inside stat -c '%a %U:%G' "$1"; }
-gone() { local path; for path in "$@"; do [ ! -e "$root$path" ] || { echo "  $path is there"; return 1; }; done; }
-there() { local path; for path in "$@"; do [ -e "$root$path" ] || { echo "  $path is missing"; return 1; }; done; }
+gone() {
+    local path
+    for path in "$@"; do
+        [ ! -e "$root$path" ] || { echo "  $path is there"; return 1; }
+    done
+}
+there() {
+    local path
+    for path in "$@"; do
+        [ -e "$root$path" ] || { echo "  $path is missing"; return 1; }
+    done
+}
 as() { local user=$1; shift; inside setpriv --reuid "$user" --regid "$user" --init-groups "$@"; }
 # Whether a rack starts as its unit says (systemd doesn't run here), serves, and ends well.
 serves() {
@@ -53,7 +68,8 @@ serves() {
     done
     answer=$(inside switchback ctl status 2>&1)
     kill -TERM "$rack"
-    wait "$rack" && grep -q serving <<<"$answer" || { cat "$work/out" "$work/err"; echo "$answer"; return 1; }
+    wait "$rack" && grep -q serving <<<"$answer" ||
+        { cat "$work/out" "$work/err"; echo "$answer"; return 1; }
 }
 
 check 'it is installed with what it needs' apt install "/root/${first##*/}"
@@ -61,13 +77,19 @@ check 'a user runs it' as daemon switchback --version
 check 'its user may not log in' equal "$(inside getent passwd switchback | cut -d: -f6-)" \
     /var/lib/switchback:/usr/sbin/nologin
 check 'its directory is its own' equal "$(owner /var/lib/switchback)" '750 switchback:switchback'
-check 'rack.toml may hold a password' equal "$(owner /etc/switchback/rack.toml)" '640 root:switchback'
-check 'its user may read it, and it is right' as switchback switchback config check /etc/switchback/rack.toml
-check 'its data is where units may write' inside grep -q '^data = "/var/lib/switchback"' /etc/switchback/rack.toml
+check 'rack.toml may hold a password' equal "$(owner /etc/switchback/rack.toml)" \
+    '640 root:switchback'
+check 'its user may read it, and it is right' as switchback switchback config check \
+    /etc/switchback/rack.toml
+check 'its data is where units may write' inside grep -q '^data = "/var/lib/switchback"' \
+    /etc/switchback/rack.toml
 check 'systemd takes the units' inside systemd-analyze verify --man=no switchback.service \
-    switchback-controller.service switchback-gateway.service switchback-node@0.service switchback-switch@0.service
-check 'nothing is started by itself' gone /etc/systemd/system/multi-user.target.wants/switchback.service
-check 'completions and man pages are there' there /usr/share/bash-completion/completions/switchback \
+    switchback-controller.service switchback-gateway.service switchback-node@0.service \
+    switchback-switch@0.service
+check 'nothing is started by itself' gone \
+    /etc/systemd/system/multi-user.target.wants/switchback.service
+check 'completions and man pages are there' there \
+    /usr/share/bash-completion/completions/switchback \
     /usr/share/man/man1/switchback-ctl-status.1.gz /usr/share/doc/switchback/copyright
 check 'a rack serves' serves
 check 'its data is where it should be' there /var/lib/switchback/controller
@@ -79,17 +101,20 @@ check '... to the newer one' equal "$(inside dpkg-query -W -f '${Version}' switc
     "$(dpkg-deb -f "$second" Version)"
 check '... and what was changed in rack.toml stays' equal \
     "$(inside sed -n 's/^name = "\([a-z]*\)" .*/\1/p' /etc/switchback/rack.toml)" mine
-check '... and who may read it' equal "$(owner /etc/switchback/rack.toml)" '600 switchback:switchback'
+check '... and who may read it' equal "$(owner /etc/switchback/rack.toml)" \
+    '600 switchback:switchback'
 check '... and it serves what was there' serves
 
 check 'it is removed' apt remove switchback
 check '... the program' gone /usr/bin/switchback /lib/systemd/system/switchback.service \
     /usr/share/man/man1/switchback.1.gz
-check '... but neither data nor rack.toml' there /var/lib/switchback/controller /etc/switchback/rack.toml
+check '... but neither data nor rack.toml' there /var/lib/switchback/controller \
+    /etc/switchback/rack.toml
 check 'it is purged' apt purge switchback
 check '... with data and rack.toml' gone /var/lib/switchback /etc/switchback
 check '... and nothing of it is left' equal \
-    "$(inside find / -xdev -iname '*switchback*' -not -path '/root/*' -not -path '/proc/*' -not -path '/dev/*')" ''
+    "$(inside find / -xdev -iname '*switchback*' \
+        -not -path '/root/*' -not -path '/proc/*' -not -path '/dev/*')" ''
 check 'it is installed again' apt install "/root/${first##*/}"
 check '... and serves' serves
 check 'lintian is content' lintian --fail-on error,warning "$first"

@@ -19,19 +19,24 @@ A block of a page is
     what it found
     <!-- end -->
 
-  NAME...      runs the commands of these blocks, one after the other, and replaces what stands between
-  --from DIR   takes what an earlier `switchback lab experiment ... --out DIR` found instead of running it again
+  NAME...      runs the commands of these blocks, one after the other, and replaces what stands
+               between
+  --from DIR   takes what an earlier `switchback lab experiment ... --out DIR` found instead of
+               running it again
   --list       every block: name, page, command
-  --check      fails if a table of a page stands in no block, or a block doesn't say where it comes from
+  --check      fails if a table of a page stands in no block, or a block doesn't say where it comes
+               from
 
-OUT in a command is a directory that goes away afterwards. If the command leaves NAME.md there, that is what is taken,
-with its pictures; otherwise it is what the command prints. A table that holds definitions or inputs, no results, stands
-behind the line `<!-- definition -->`. Commands are run as they are: `switchback` is this checkout's, built before by
-scripts/build.sh, and those with `sudo` ask for a password.
+OUT in a command is a directory that goes away afterwards. If the command leaves NAME.md there, that
+is what is taken, with its pictures; otherwise it is what the command prints. A table that holds
+definitions or inputs, no results, stands behind the line `<!-- definition -->`. Commands are run as
+they are: `switchback` is this checkout's, built before by scripts/build.sh, and those with `sudo`
+ask for a password.
 
 Examples:
   scripts/figures.sh bench-a4 pipeline
-  switchback lab experiment all --out results && scripts/figures.sh --from results goals exp1 exp2 exp3
+  switchback lab experiment all --out results &&
+    scripts/figures.sh --from results goals exp1 exp2 exp3
 HELP
 }
 
@@ -52,17 +57,22 @@ check() {
             function say(what) { print page ":" FNR ": " what; wrong = 1 }
             /^<!-- generated: / {
                 if (block) say("a block in a block: " block)
-                if ($0 !~ /^<!-- generated: [A-Za-z0-9-]+: .+ -->$/) say("not <!-- generated: NAME: COMMAND -->")
+                if ($0 !~ /^<!-- generated: [A-Za-z0-9-]+: .+ -->$/)
+                    say("not <!-- generated: NAME: COMMAND -->")
                 if (names[$3]++) say("a second block " $3)
                 block = $3; origin = 0
             }
             block && /^Commit [0-9a-f]+(-dirty)?, 20[0-9-]+, .*: `.+`$/ { origin = 1 }
             /^<!-- end -->$/ {
                 if (!block) say("the end of no block")
-                else if (!origin) say("block " block " has no line \"Commit C, DATE, MACHINE: `COMMAND`\"")
+                else if (!origin)
+                    say("block " block " has no line \"Commit C, DATE, MACHINE: `COMMAND`\"")
                 block = ""
             }
-            /^\|/ && !table { table = 1; if (!block && before != "<!-- definition -->") say("a table in no block") }
+            /^\|/ && !table {
+                table = 1
+                if (!block && before != "<!-- definition -->") say("a table in no block")
+            }
             !/^\|/ { table = 0 }
             NF { before = $0 }
             END { if (block) say("block " block " has no end"); exit wrong }' "$page" || wrong=1
@@ -106,7 +116,8 @@ section() { # file, directory of the page
 
 generate() { # name
     local page name command out commit date where load said
-    IFS=$'\t' read -r page name command < <(blocks | awk -F '\t' -v name="$1" '$2 == name') || fail "no block $1"
+    IFS=$'\t' read -r page name command < <(blocks | awk -F '\t' -v name="$1" '$2 == name') ||
+        fail "no block $1"
     out=$work/out-$name
     mkdir -p "$out"
     commit=$(git describe --always --abbrev=12 --exclude='*') date=$(date -u +%F) load=

@@ -8,19 +8,23 @@ usage() {
     cat <<'HELP'
 Usage: scripts/fresh.sh [debian-12|ubuntu-24.04] [run|test]     (debian-12, run)
 
-Makes a fresh system with debootstrap in a directory (it has make and git, nothing else), clones HEAD into it, and does
-there what the README says:
+Makes a fresh system with debootstrap in a directory (it has make and git, nothing else), clones
+HEAD into it, and does there what the README says:
 
-  run   `make run`: waits until redis-cli can SET and GET, stops it (exit code 0), and starts it a second time
+  run   `make run`: waits until redis-cli can SET and GET, stops it (exit code 0), and starts it a
+        second time
   test  `make test`
 
-and prints how long each took. The Rust toolchain and the ccache directory are lent to it (set CCACHE_DIR to an empty
-directory to measure without); everything else it gets from its distribution and the registries.
+and prints how long each took. The Rust toolchain and the ccache directory are lent to it (set
+CCACHE_DIR to an empty directory to measure without); everything else it gets from its distribution
+and the registries.
 
-As root, on Debian or Ubuntu. Exit code: 0 passed, 1 failed, 77 can't be done here (and what to do about that).
+As root, on Debian or Ubuntu. Exit code: 0 passed, 1 failed, 77 can't be done here (and what to do
+about that).
 
   RUST=DIR         the toolchain that is lent (what `rustc --print sysroot` says)
-  FRESH_DIR=DIR    where the system is made (TMPDIR, or /tmp); it takes 15 GB and is removed at the end
+  FRESH_DIR=DIR    where the system is made (TMPDIR, or /tmp); it takes 15 GB and is removed at the
+                   end
   MIRROR=URL       the archive, instead of deb.debian.org or archive.ubuntu.com
 
 Examples:
@@ -78,7 +82,8 @@ mount_all() {
 
 # Waits until `make run` says that it serves.
 start() {
-    : >"$work/out" # The job below would empty it later, perhaps after it was asked whether it serves.
+    # The job below would empty it later, perhaps after it was asked whether it serves.
+    : >"$work/out"
     "${inside[@]}" make run >"$work/out" &
     make=$!
     until grep -q '^ready' "$work/out"; do
@@ -106,7 +111,8 @@ if [ -n "$work" ]; then
     mount_all
     # Nothing of this environment but proxies.
     mapfile -t proxies < <(env | grep -iE '^(https?|ftp|no)_proxy=')
-    inside=(chroot "$root" env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 ${proxies[@]+"${proxies[@]}"}
+    inside=(chroot "$root"
+        env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 ${proxies[@]+"${proxies[@]}"}
         PATH=/opt/rust/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
         sh -c 'cd /root/switchback && exec "$@"' sh)
     if [ "$command" = test ]; then
@@ -114,7 +120,8 @@ if [ -n "$work" ]; then
         exit
     fi
     timed 'make run, until it serves' start
-    "${inside[@]}" apt-get install -y -qq --no-install-recommends redis-tools >"$work/log" 2>&1 || fail "$(cat "$work/log")"
+    "${inside[@]}" apt-get install -y -qq --no-install-recommends redis-tools >"$work/log" 2>&1 ||
+        fail "$(cat "$work/log")"
     timed 'SET' answers OK set greeting hello
     timed 'GET' answers hello get greeting
     timed 'SIGINT, until it has ended with 0' stop
@@ -163,7 +170,8 @@ make_system() {
 timed "$system with ${commit:0:12} in $work" make_system
 # Job control, without which it would begin with SIGINT ignored.
 set -m
-FRESH_WORK=$work FRESH_RUST=$rust FRESH_CCACHE=$ccache unshare --mount --pid --fork --kill-child --mount-proc \
+FRESH_WORK=$work FRESH_RUST=$rust FRESH_CCACHE=$ccache unshare \
+    --mount --pid --fork --kill-child --mount-proc \
     bash "$0" "$system" "$command" </dev/null &
 second=$!
 code=0

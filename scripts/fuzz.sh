@@ -41,14 +41,16 @@ export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4
     -Cllvm-args=-sanitizer-coverage-trace-compares -Cllvm-args=-sanitizer-coverage-stack-depth \
     -Zsanitizer=address -Ccodegen-units=1 --cfg fuzzing -Cdebug-assertions"
 # With --target they don't reach build scripts.
-cargo build --release --quiet --locked --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$target_dir" \
+cargo build --release --quiet --locked --manifest-path fuzz/Cargo.toml --target "$host" \
+    --target-dir "$target_dir" \
     "${targets[@]/#/--bin=}"
 if [ "$seconds" = 0 ] && [ -z "$minimize" ]; then exit 0; fi
 
 fuzz() {
     local name=$1 log=$target_dir/$1.log
     mkdir -p "$grown/$name" "fuzz/corpus/$name" "fuzz/artifacts/$name"
-    if ! "$programs/$name" -seed="$seed" -max_total_time="$seconds" -rss_limit_mb=$memory_mb -timeout=10 -max_len=$bytes_max -len_control=0 \
+    if ! "$programs/$name" -seed="$seed" -max_total_time="$seconds" -rss_limit_mb=$memory_mb \
+        -timeout=10 -max_len=$bytes_max -len_control=0 \
         -print_final_stats=1 -verbosity=1 -artifact_prefix="fuzz/artifacts/$name/" \
         "$grown/$name" "fuzz/corpus/$name" >"$log" 2>&1; then
         echo "$name: FAILED"
@@ -64,15 +66,18 @@ fuzz() {
 minimize() {
     local name=$1 small
     small=$(mktemp -d)
-    "$programs/$name" -merge=1 -rss_limit_mb=$memory_mb -timeout=10 "$small" "$grown/$name" "fuzz/corpus/$name" \
+    "$programs/$name" -merge=1 -rss_limit_mb=$memory_mb -timeout=10 \
+        "$small" "$grown/$name" "fuzz/corpus/$name" \
         >"$target_dir/$name.merge.log" 2>&1
     rm -rf "fuzz/corpus/$name"
     mkdir -p "fuzz/corpus/$name"
     # Long inputs come first: they reach most.
-    (cd "$small" && find . -type f -size -5k -printf '%s %f\n' | sort -rn | head -$files_max | cut -d' ' -f2) |
+    (cd "$small" && find . -type f -size -5k -printf '%s %f\n' | sort -rn | head -$files_max |
+        cut -d' ' -f2) |
         while read -r file; do cp "$small/$file" "fuzz/corpus/$name/"; done
     rm -rf "$small"
-    echo "$name: $(find "fuzz/corpus/$name" -type f | wc -l) inputs, $(du -bs "fuzz/corpus/$name" | cut -f1) bytes"
+    echo "$name: $(find "fuzz/corpus/$name" -type f | wc -l) inputs," \
+        "$(du -bs "fuzz/corpus/$name" | cut -f1) bytes"
 }
 
 export -f fuzz minimize

@@ -7,12 +7,14 @@ choose_system() {
     debian-12)
         suite=bookworm components=main keys=debian-archive-keyring
         keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-        mirror=${MIRROR:-http://deb.debian.org/debian} security=http://deb.debian.org/debian-security
+        mirror=${MIRROR:-http://deb.debian.org/debian}
+        security=http://deb.debian.org/debian-security
         ;;
     ubuntu-24.04)
         suite=noble components=main,universe keys=ubuntu-keyring
         keyring=/usr/share/keyrings/ubuntu-archive-keyring.gpg
-        mirror=${MIRROR:-http://archive.ubuntu.com/ubuntu} security=http://security.ubuntu.com/ubuntu
+        mirror=${MIRROR:-http://archive.ubuntu.com/ubuntu}
+        security=http://security.ubuntu.com/ubuntu
         ;;
     *) return 1 ;;
     esac
@@ -26,9 +28,11 @@ may_make_root() {
         echo "debootstrap is missing: apt-get install debootstrap"
     elif [ ! -e "$keyring" ]; then
         echo "$keyring is missing, the keys that $suite is signed with: apt-get install $keys" \
-            "(Debian has no ubuntu-keyring: take it from a machine with Ubuntu, or from $mirror/pool/main/u/ubuntu-keyring)."
+            "(Debian has no ubuntu-keyring: take it from a machine with Ubuntu, or from" \
+            "$mirror/pool/main/u/ubuntu-keyring)."
     elif ! wget -q --spider "$mirror/dists/$suite/Release"; then
-        echo "$mirror doesn't answer for $suite. Set MIRROR to one that does, and http_proxy if there is a proxy."
+        echo "$mirror doesn't answer for $suite. Set MIRROR to one that does, and http_proxy if" \
+            "there is a proxy."
     else
         return 0
     fi >&2
@@ -42,8 +46,10 @@ make_root() {
     # An old debootstrap doesn't know a new Ubuntu, which is made as the others are.
     [ -e "$scripts/$suite" ] || script=$scripts/gutsy
     # shellcheck disable=SC2086
-    debootstrap --variant=minbase --include="$packages" --components="$components" --keyring="$keyring" \
-        "$suite" "$root" "$mirror" $script >"$log" 2>&1 || { tail -n 20 "$log" >&2; rm -f "$log"; return 1; }
+    debootstrap --variant=minbase --include="$packages" --components="$components" \
+        --keyring="$keyring" \
+        "$suite" "$root" "$mirror" $script >"$log" 2>&1 ||
+        { tail -n 20 "$log" >&2; rm -f "$log"; return 1; }
     rm -f "$log"
     {
         echo "deb $mirror $suite ${components/,/ }"
@@ -52,7 +58,9 @@ make_root() {
     } >"$root/etc/apt/sources.list"
     # The way to the network as this machine has it: names, proxies of apt, certificates of its own.
     cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-    ! command -v apt-config >/dev/null || apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99this-machine"
+    ! command -v apt-config >/dev/null ||
+        apt-config dump | grep '^Acquire::' >"$root/etc/apt/apt.conf.d/99this-machine"
     mkdir -p "$root/usr/local/share/ca-certificates"
-    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/" 2>/dev/null || true
+    cp -r /usr/local/share/ca-certificates/. "$root/usr/local/share/ca-certificates/" 2>/dev/null ||
+        true
 }

@@ -42,10 +42,11 @@ older() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" != "$2" ]; }
 # that bring it, of which the first that apt offers is taken. `run?` and `test?` go on without: the
 # build is slow, tests are skipped.
 llvm() { printf "$1-%s${2-} " 19 18 17 16 15; }
+libclang="$(llvm libclang -dev) libclang-dev"
 table="
 run   | a C++ compiler, make  | has c++ && has make                   | build-essential
 run   | root certificates     | has_certificates                      | ca-certificates
-run   | libclang              | has_libclang                          | $(llvm libclang -dev) libclang-dev
+run   | libclang              | has_libclang                          | $libclang
 run   | pkg-config            | has pkg-config                        | pkg-config
 run   | headers of libelf     | [ -e /usr/include/libelf.h ]          | libelf-dev
 run   | headers of zlib       | [ -e /usr/include/zlib.h ]            | zlib1g-dev
@@ -80,7 +81,8 @@ test? | chromedriver          | has chromedriver                      | chromium
 offered() {
     local version
     version=$(apt-cache madison "${1%%>=*}" 2>/dev/null | awk 'NR == 1 { print $3 }')
-    [ -n "$version" ] && { [ "${1%%>=*}" = "$1" ] || dpkg --compare-versions "$version" ge "${1#*>=}"; }
+    [ -n "$version" ] &&
+        { [ "${1%%>=*}" = "$1" ] || dpkg --compare-versions "$version" ge "${1#*>=}"; }
 }
 # The first package that is offered, without its version.
 first_offered() {
@@ -122,7 +124,8 @@ install="apt-get install -y --no-install-recommends ${packages[*]-}"
 # c++ is linked at the end of an installation, after ccache has made its own links to the compilers
 # it found.
 [[ " ${packages[*]-} " != *" ccache "* ]] || install+=" && update-ccache-symlinks"
-without="(Missing: $(joined "${optional[@]-}"). It works without: the build is slow, tests are skipped.)"
+without="(Missing: $(joined "${optional[@]-}"). It works without: the build is slow, tests are "
+without+="skipped.)"
 if [ ${#packages[@]} = 0 ]; then
     [ ${#missing[@]} = 0 ] || fail "Missing: $(joined "${missing[@]}")." \
         "This is no Debian or Ubuntu, so install them by your system's own means."
@@ -132,7 +135,8 @@ elif [ -z "$sudo" ]; then
     export DEBIAN_FRONTEND=noninteractive
     # A mirror drops old versions, so a list that is a few weeks old may name what is gone: then it
     # is updated.
-    sh -c "$install" >"$log" 2>&1 || { apt-get update -qq >>"$log" 2>&1 && sh -c "$install" >>"$log" 2>&1; } ||
+    sh -c "$install" >"$log" 2>&1 ||
+        { apt-get update -qq >>"$log" 2>&1 && sh -c "$install" >>"$log" 2>&1; } ||
         fail "apt-get install failed:" "$(tail -n 20 "$log")"
 elif [ ${#missing[@]} = 0 ]; then
     printf '%s\n' "$without" "To install what is missing: sudo sh -c '$update$install'" >&2
@@ -152,19 +156,26 @@ if ! has cargo; then
         todo+=("${sudo}apt-get install -y curl && $from_web")
     fi
 elif older "$(cargo --version | cut -d' ' -f2)" "$wanted"; then
-    if has rustup; then todo+=('rustup update stable && rustup default stable'); else todo+=("$from_web"); fi
+    if has rustup; then
+        todo+=('rustup update stable && rustup default stable')
+    else
+        todo+=("$from_web")
+    fi
 fi
 if [ ${#todo[@]} -gt 0 ]; then
-    printf 'This machine lacks something (Rust %s or newer is needed). Run this, then try again:\n\n' "$wanted" >&2
+    printf 'This machine lacks something (Rust %s or newer is needed). Run this, then try again:\n\n' \
+        "$wanted" >&2
     commands=${todo[0]}
     for command in "${todo[@]:1}"; do commands+=" &&"$'\n'"    $command"; done
     printf '  %s\n\n' "$commands" >&2
     exit 1
 fi
 if [ "$purpose" = test ] && lacks rust-sanitizer; then
-    echo "($(rustc --version) has no sanitizer, so fuzzing is skipped. One from https://rustup.rs has, also a stable one.)" >&2
+    echo "($(rustc --version) has no sanitizer, so fuzzing is skipped. One from https://rustup.rs" \
+        "has, also a stable one.)" >&2
 fi
 for component in clippy fmt; do
     [ "$purpose" != test ] || cargo "$component" --version >/dev/null 2>&1 ||
-        fail "cargo $component is missing. Install it, then try again:" "" "  rustup component add clippy rustfmt" ""
+        fail "cargo $component is missing. Install it, then try again:" "" \
+        "  rustup component add clippy rustfmt" ""
 done

@@ -3,7 +3,8 @@
 # and with every scheme. A violation prints what was promised, how it was broken, and the command
 # that repeats it.
 #   SECONDS_MAX=600 make soak          ends after ten minutes
-#   SEEDS=20000 make soak              these seeds, from FIRST (0) on: of four schemes 80,000 runs; goes on after a violation, and counts
+#   SEEDS=20000 make soak              these seeds, from FIRST (0) on: of four schemes 80,000 runs;
+#                                      goes on after a violation, and counts
 #   ARGS='--scheme farreach' ...       goes to the simulator
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -91,9 +91,11 @@ for line in sys.stdin:
     message = json.loads(line) if line.startswith("{") else {}
     if message.get("executable") and message["profile"]["test"]:
         package = message["package_id"].split("#")[1].split("@")[0]
-        print(package, os.path.dirname(message["manifest_path"]), message["executable"])' >"$log/binaries"
+        print(package, os.path.dirname(message["manifest_path"]), message["executable"])
+' >"$log/binaries"
     if [ "${PIPESTATUS[0]}" != 0 ]; then return 1; fi
-    cat <(grep /swarm- "$log/binaries") <(grep -v /swarm- "$log/binaries") | xargs -P 2 -L 1 bash -c '
+    cat <(grep /swarm- "$log/binaries") <(grep -v /swarm- "$log/binaries") |
+        xargs -P 2 -L 1 bash -c '
         cd "$2" && output=$(CARGO_PKG_NAME=$1 "$3" --quiet 2>&1); code=$?
         printf "%s: exit code %s\n%s\n" "${3##*/}" "$code" "$output"
         exit "$code"' two_binaries
@@ -132,18 +134,23 @@ beside_ended() {
 # The laboratory by itself, as in scripts/build.sh.
 mapfile -t laboratory < <(sed -n 's/^name = "\(switchback-.*\)"$/-p\n\1/p' lab/*/Cargo.toml)
 # With this feature the pipeline can leave mechanisms out, as these tests do.
-mapfile -t leaving_out < <(grep -lE 'ABLATIONS|ablations' crates/datapath/tests/*.rs | sed 's|.*/|--test\n|; s|\.rs$||')
+mapfile -t leaving_out < <(grep -lE 'ABLATIONS|ablations' crates/datapath/tests/*.rs |
+    sed 's|.*/|--test\n|; s|\.rs$||')
 product_tests=(cargo test --release --quiet --no-fail-fast)
 laboratory_tests=(cargo test --release "${laboratory[@]}" --quiet)
-left_out_tests=(cargo test --release -p switchback-datapath --features ablations "${leaving_out[@]}" --quiet --no-fail-fast)
+left_out_tests=(cargo test --release -p switchback-datapath
+    --features ablations "${leaving_out[@]}" --quiet --no-fail-fast)
 
 programs() {
-    scripts/build.sh --quiet && "${product_tests[@]}" --no-run && "${laboratory_tests[@]}" --no-run &&
+    scripts/build.sh --quiet && "${product_tests[@]}" --no-run &&
+        "${laboratory_tests[@]}" --no-run &&
         "${left_out_tests[@]}" --no-run
 }
 
 computing() {
-    if [ -x datapath/check.sh ]; then step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh; fi
+    if [ -x datapath/check.sh ]; then
+        step 'datapath: format, warnings, sanitizers, BPF' datapath/check.sh
+    fi
     # All at once, with one seed, so that a commit that passed passes again; make fuzz draws others,
     # for longer.
     step 'fuzzing, 30 s a target' env SECONDS_EACH=30 SEED=1 JOBS=0 scripts/fuzz.sh
@@ -154,12 +161,14 @@ computing() {
 step 'format of the Rust sources' cargo fmt --all -- --check
 step 'format of the fuzz targets' cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 step 'clippy' cargo clippy --release --quiet --all-targets -- -D warnings
-step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" --all-targets -- -D warnings
+step 'clippy: laboratory' cargo clippy --release --quiet "${laboratory[@]}" \
+    --all-targets -- -D warnings
 step 'dependencies: licenses, sources, duplicates' scripts/deny.sh
 if step 'build' programs; then
     beside computing
     counted 'tests' "${product_tests[@]}"
-    mapfile -t slow_first < <(printf '%s\n' tests/e2e/{clients,crash,nemesis}.sh tests/e2e/*.sh | awk '!seen[$0]++')
+    mapfile -t slow_first < <(printf '%s\n' tests/e2e/{clients,crash,nemesis}.sh tests/e2e/*.sh |
+        awk '!seen[$0]++')
     in_pairs "${slow_first[@]}"
     beside_ended
 fi

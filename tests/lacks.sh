@@ -13,11 +13,13 @@ lacks() {
     bpf)
         effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
         ! { [ $((0x$effective >> 12 & 1)) = 1 ] && [ $((0x$effective >> 21 & 1)) = 1 ] &&
-            [ -e /sys/kernel/btf/vmlinux ] && [ "$(printf '6.1\n%s\n' "$(uname -r)" | sort -V | head -n 1)" = 6.1 ]; }
+            [ -e /sys/kernel/btf/vmlinux ] &&
+            [ "$(printf '6.1\n%s\n' "$(uname -r)" | sort -V | head -n 1)" = 6.1 ]; }
         ;;
     bpffs) ! may_mount bpf ;;
     clang-19-sanitizers)
-        ! echo 'int main(void) { return 0; }' | clang-19 -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null
+        ! echo 'int main(void) { return 0; }' |
+            clang-19 -fsanitize=address,undefined -x c - -o /dev/null 2>/dev/null
         ;;
     go-1.21) ! command -v go >/dev/null || go env GOVERSION | grep -qE '^go1\.(1?[0-9]|20)(\.|$)' ;;
     ipv6) ! grep -qs '^0*1 ' /proc/net/if_inet6 ;;
@@ -25,14 +27,18 @@ lacks() {
     # AddressSanitizer's runtime of the Rust compiler itself, for fuzzing: no nightly is needed
     # beside it.
     rust-sanitizer)
-        ! ls "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/lib/librustc-*_rt.asan.a >/dev/null 2>&1
+        ! ls "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/lib/librustc-*_rt.asan.a \
+            >/dev/null 2>&1
         ;;
     # CAP_NET_RAW (bit 13), to listen to other programs' packets.
     net-raw)
         effective=$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)
         [ $((0x$effective >> 13 & 1)) = 0 ]
         ;;
-    node-20) ! command -v node >/dev/null || ! node --version | grep -qE '^v([2-9][0-9]|[1-9][0-9]{2})\.' ;;
+    node-20)
+        ! command -v node >/dev/null ||
+            ! node --version | grep -qE '^v([2-9][0-9]|[1-9][0-9]{2})\.'
+        ;;
     # For 10,000 connections of one process.
     open-files) [ "$(ulimit -Hn)" != unlimited ] && [ "$(ulimit -Hn)" -lt 10500 ] ;;
     # (A command of this name comes with util-linux everywhere.)

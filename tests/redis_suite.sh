@@ -8,10 +8,12 @@ cd "$(dirname "$0")/.."
 . tests/e2e/checks.bash
 
 version=7.0.15
-files=(unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol unit/multi unit/bitops unit/bitfield)
+files=(unit/type/string unit/type/incr unit/expire unit/keyspace unit/protocol unit/multi
+    unit/bitops unit/bitfield)
 # The suite's external mode: one database, on after an error; nothing that needs DEBUG, replicas, or
 # keys in several slots.
-options=(--singledb --durable --ignore-encoding --ignore-digest --tags '-needs:debug -needs:repl -cluster:skip')
+options=(--singledb
+    --durable --ignore-encoding --ignore-digest --tags '-needs:debug -needs:repl -cluster:skip')
 # What Switchback says of a command, or of several keys, that it refuses.
 refusals='is not supported by Switchback|no write spans|script of several keys'
 list=tests/redis_suite.txt
@@ -22,11 +24,13 @@ usage() {
     cat <<'HELP'
 Usage: REDIS_SOURCE=DIR tests/redis_suite.sh [--update] [--out DIR]
 
-Runs eight test files of Redis 7.0.15 as they are against a rack on free ports in a temporary directory, once with
-`transactions = "refuse"` in rack.toml and once with "batch", about a minute each. Prints how many tests passed by file,
-and how many of the others Switchback refused by name; those that are left are listed as `other`. Some of these only
-follow from one before, which was refused and left its connection in MULTI. The suite leaves out tests by their tags,
-or whole groups, which count as one: what needs DEBUG, replicas, several databases, or a server that it starts itself.
+Runs eight test files of Redis 7.0.15 as they are against a rack on free ports in a temporary
+directory, once with `transactions = "refuse"` in rack.toml and once with "batch", about a minute
+each. Prints how many tests passed by file, and how many of the others Switchback refused by name;
+those that are left are listed as `other`. Some of these only follow from one before, which was
+refused and left its connection in MULTI. The suite leaves out tests by their tags, or whole groups,
+which count as one: what needs DEBUG, replicas, several databases, or a server that it starts
+itself.
 
 Fails if a test of tests/redis_suite.txt doesn't pass; says which pass and aren't there.
 
@@ -36,7 +40,8 @@ Fails if a test of tests/redis_suite.txt doesn't pass; says which pass and aren'
   REDIS_SOURCE     an unpacked source of Redis 7.0.15; it isn't compiled or changed
   SWITCHBACK       the program (target/release/switchback)
 
-Needs tclsh. Exit code: 0 all listed tests passed, 1 not all, 77 can't be done here (and what to do about that).
+Needs tclsh. Exit code: 0 all listed tests passed, 1 not all, 77 can't be done here (and what to do
+about that).
 
 Examples:
   curl -O https://download.redis.io/releases/redis-7.0.15.tar.gz && tar -xf redis-7.0.15.tar.gz
@@ -61,10 +66,13 @@ done
 
 mend="Get it with \`apt-get source redis\` on Debian 12 (needs a deb-src line in apt's sources), or from
 https://download.redis.io/releases/redis-$version.tar.gz, and say where it is: REDIS_SOURCE=DIR"
-[ -n "$source" ] || cannot "REDIS_SOURCE is not set: which directory has the source of Redis $version?" "$mend"
-[ -e "$source/tests/test_helper.tcl" ] || cannot "$source has no tests/test_helper.tcl: it is no source of Redis." "$mend"
+[ -n "$source" ] ||
+    cannot "REDIS_SOURCE is not set: which directory has the source of Redis $version?" "$mend"
+[ -e "$source/tests/test_helper.tcl" ] ||
+    cannot "$source has no tests/test_helper.tcl: it is no source of Redis." "$mend"
 found=$(sed -n 's/^#define REDIS_VERSION "\(.*\)"/\1/p' "$source/src/version.h" 2>/dev/null)
-[ "$found" = $version ] || cannot "$source is Redis ${found:-of an unknown version}, not $version." "$mend"
+[ "$found" = $version ] ||
+    cannot "$source is Redis ${found:-of an unknown version}, not $version." "$mend"
 command -v tclsh >/dev/null || cannot "tclsh is missing: apt-get install tcl"
 [ -x "$program" ] || cannot "no program at $program: run \`make build\` first, or set SWITCHBACK"
 
@@ -112,7 +120,8 @@ TOML
 # Makes lines of the suite's output for one file: passed, refused, other or left out; the test's
 # name; what it said.
 judge() { # the output, the file
-    sed 's/\x1b\[[0-9;]*m//g' "$1" | LC_ALL=C awk -v OFS='\t' -v place=" in tests/$2.tcl" -v refusals="$refusals" '
+    sed 's/\x1b\[[0-9;]*m//g' "$1" |
+        LC_ALL=C awk -v OFS='\t' -v place=" in tests/$2.tcl" -v refusals="$refusals" '
         function finish() {
             if (name == "") return
             # Of an error that is no failed comparison the first line lacks ten characters, the
@@ -124,12 +133,18 @@ judge() { # the output, the file
         }
         / The End$/ { exit } # what follows repeats the errors
         /^\[([a-z]+|[0-9]+\/[0-9]+ done)\]: / { finish() }
-        /^\[ok\]: / { sub(/^\[ok\]: /, ""); sub(/ \([0-9]+ ms\)$/, ""); print "passed", $0, ""; next }
+        /^\[ok\]: / {
+            sub(/^\[ok\]: /, "")
+            sub(/ \([0-9]+ ms\)$/, "")
+            print "passed", $0, ""
+            next
+        }
         /^\[ignore\]: / { sub(/^\[ignore\]: /, ""); print "left out", $0, ""; next }
         /^\[(err|exception)\]: / {
             sub(/^\[[a-z]+\]: /, "")
             name = $0
-            if ((at = index(name, place)) && at + length(place) > length(name)) name = substr(name, 1, at - 1)
+            if ((at = index(name, place)) && at + length(place) > length(name))
+                name = substr(name, 1, at - 1)
             all = ""; lines = 0; delete line
             next
         }
@@ -144,7 +159,8 @@ run() { # refuse or batch: every file
         output=$out/$mode.${file//\//.}
         # Tcl reads the tests by the locale, which must not be that of who runs this.
         (cd "$work/redis" && LC_ALL=C.UTF-8 exec timeout -k 10 $seconds_each \
-            tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" "${options[@]}" --single "$file") \
+            tclsh tests/test_helper.tcl --host 127.0.0.1 --port "$port" "${options[@]}" \
+            --single "$file") \
             </dev/null >"$output" 2>&1 &
         suite=$!
         wait "$suite"
@@ -174,7 +190,12 @@ table() {
         }
         function pair(what, key) { row(what, "", n["refuse", key] + 0, "", n["batch", key] + 0) }
         $3 == "left out" { n[$1, $3]++; next }
-        { passed = $3 == "passed" ? "passed" : "failed"; n[$1, $2, passed]++; n[$1, passed]++; if (passed == "failed") n[$1, $3]++ }
+        {
+            passed = $3 == "passed" ? "passed" : "failed"
+            n[$1, $2, passed]++
+            n[$1, passed]++
+            if (passed == "failed") n[$1, $3]++
+        }
         END {
             row("", "refuse", "", "batch", "")
             row("file", "passed", "not passed", "passed", "not passed")
@@ -182,7 +203,8 @@ table() {
             for (i = 1; i <= count; i++)
                 row(file[i], n["refuse", file[i], "passed"] + 0, n["refuse", file[i], "failed"] + 0,
                     n["batch", file[i], "passed"] + 0, n["batch", file[i], "failed"] + 0)
-            row("total", n["refuse", "passed"] + 0, n["refuse", "failed"] + 0, n["batch", "passed"] + 0, n["batch", "failed"] + 0)
+            row("total", n["refuse", "passed"] + 0, n["refuse", "failed"] + 0,
+                n["batch", "passed"] + 0, n["batch", "failed"] + 0)
             pair("  refused by name", "refused")
             pair("  other", "other")
             pair("left out by tags", "left out")
@@ -225,7 +247,8 @@ passing() {
 
 # A line for each run that a test of a list passes in, sorted.
 by_mode() {
-    LC_ALL=C awk -F '\t' -v OFS='\t' '!/^#/ && NF { n = split($1, mode, ","); for (i = 1; i <= n; i++) print mode[i], $2, $3 }' |
+    LC_ALL=C awk -F '\t' -v OFS='\t' \
+        '!/^#/ && NF { n = split($1, mode, ","); for (i = 1; i <= n; i++) print mode[i], $2, $3 }' |
         LC_ALL=C sort
 }
 
@@ -250,7 +273,8 @@ by_mode <"$list" >"$work/listed"
 by_mode <"$work/passing" >"$work/now"
 while IFS=$'\t' read -r mode file name; do
     said=$(NAME=$name LC_ALL=C awk -F '\t' -v OFS='\t' -v at="$mode/$file" '
-        BEGIN { name = ENVIRON["NAME"] } $1 "/" $2 == at && $4 == name && $3 != "passed" { print $5; exit }' \
+        BEGIN { name = ENVIRON["NAME"] }
+        $1 "/" $2 == at && $4 == name && $3 != "passed" { print $5; exit }' \
         "$results")
     echo "FAILED: $mode, $file: $name"
     echo "    ${said:-it did not run}"

@@ -9,8 +9,8 @@ usage() {
     cat <<'HELP'
 Usage: contrib/oci/image.sh [full | small] [IMAGE.tar]       (full, target/switchback.oci.tar)
 
-  full   a minimal Debian 12 (debootstrap, as root) with the program and what it needs: has a shell, and gets
-         Debian's updates when it is made anew. The Kubernetes manifests need it.
+  full   a minimal Debian 12 (debootstrap, as root) with the program and what it needs: has a
+         shell, and gets Debian's updates when it is made anew. The Kubernetes manifests need it.
   small  only the program and the libraries of this machine that it is linked with; no shell
 HELP
 }
@@ -50,8 +50,10 @@ if [ "$kind" = full ]; then
     # With the libraries that the Debian package asks for.
     make_root "$root" libelf1,libstdc++6,zlib1g
     # This machine's way to the network, lists and caches of packages aren't part of an image.
-    rm -rf "$root"/etc/{resolv.conf,hosts,machine-id,hostname} "$root"/etc/apt/apt.conf.d/99this-machine \
-        "$root"/usr/local/share/ca-certificates/* "$root"/var/{cache,log}/* "$root"/var/lib/apt/lists/* \
+    rm -rf "$root"/etc/{resolv.conf,hosts,machine-id,hostname} \
+        "$root"/etc/apt/apt.conf.d/99this-machine \
+        "$root"/usr/local/share/ca-certificates/* "$root"/var/{cache,log}/* \
+        "$root"/var/lib/apt/lists/* \
         "$root"/usr/share/{doc,man,locale,info}/* "$root"/{dev,proc,sys,run}/*
     mkdir -p "$root"/var/cache/apt/archives/partial "$root"/var/lib/apt/lists/partial
 else
@@ -65,4 +67,5 @@ fi
 furnish
 contrib/oci/layout.py "$root" "$work/image.tar" switchback "$version"
 mv "$work/image.tar" "$image"
-echo "$image ($(du -h "$image" | cut -f1)): podman load -i $image && podman run --rm switchback:$version --version"
+size=$(du -h "$image" | cut -f1)
+echo "$image ($size): podman load -i $image && podman run --rm switchback:$version --version"

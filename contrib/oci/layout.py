@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Makes an OCI image of a directory: layout.py ROOT IMAGE.tar NAME VERSION
 
-The image is an OCI layout in a tar file (https://github.com/opencontainers/image-spec), with one layer. The same
-directory makes the same bytes: times are SOURCE_DATE_EPOCH or 0, files are in the order of their names. `podman load`,
-`skopeo copy oci-archive:IMAGE.tar ...`, `docker load` and `ctr images import` take it.
+The image is an OCI layout in a tar file (https://github.com/opencontainers/image-spec), with one
+layer. The same directory makes the same bytes: times are SOURCE_DATE_EPOCH or 0, files are in the
+order of their names. `podman load`, `skopeo copy oci-archive:IMAGE.tar ...`, `docker load` and
+`ctr images import` take it.
 """
 
 import gzip
@@ -58,7 +59,8 @@ class Layout:
         """Adds a blob. Returns its descriptor."""
         digest = hashlib.sha256(content).hexdigest()
         self.write(f"blobs/sha256/{digest}", content)
-        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
+        return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}",
+                "size": len(content)}
 
 
 def encoded(value):
@@ -80,7 +82,8 @@ def write_image(root, path, name, version):
             "WorkingDir": f"/{DATA}",
             "Volumes": {f"/{DATA}": {}},
             "StopSignal": "SIGTERM",
-            "Labels": {"org.opencontainers.image.title": name, "org.opencontainers.image.version": version},
+            "Labels": {"org.opencontainers.image.title": name,
+                       "org.opencontainers.image.version": version},
         },
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
         "history": [{"created": created, "created_by": "contrib/oci/image.sh"}],
@@ -100,7 +103,8 @@ def write_image(root, path, name, version):
             "org.opencontainers.image.ref.name": f"{name}:{version}",
             "io.containerd.image.name": f"docker.io/library/{name}:{version}",
         }
-        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": [described]}
+        index = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json",
+                 "manifests": [described]}
         layout.write("index.json", encoded(index))
 
 

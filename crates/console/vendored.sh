@@ -8,7 +8,8 @@ packages=$(mktemp -d)
 trap 'rm -rf "$packages"' EXIT
 cp package.json "$packages"
 if [ "${1-}" != update ]; then cp package-lock.json "$packages"; fi
-npm "$([ "${1-}" = update ] && echo install || echo ci)" --prefix "$packages" --ignore-scripts --no-audit --no-fund --silent
+npm "$([ "${1-}" = update ] && echo install || echo ci)" --prefix "$packages" \
+    --ignore-scripts --no-audit --no-fund --silent
 from=$packages/node_modules
 
 # Each file, and where it is in its package.
@@ -28,7 +29,12 @@ if [ "${1-}" = update ]; then
     cp "$packages/licenses.txt" "$packages/package-lock.json" .
 fi
 failed=0
-differs() { echo "crates/console/vendor/$1 is not what its package has: vendored.sh update, and read the change" >&2; failed=1; }
-while read -r file source; do [ -z "$file" ] || cmp -s "$file" "$from/$source" || differs "$file"; done <<<"$files"
+differs() {
+    echo "crates/console/vendor/$1 is not what its package has: vendored.sh update, and read the change" >&2
+    failed=1
+}
+while read -r file source; do
+    [ -z "$file" ] || cmp -s "$file" "$from/$source" || differs "$file"
+done <<<"$files"
 cmp -s licenses.txt "$packages/licenses.txt" || differs licenses.txt
 exit $failed

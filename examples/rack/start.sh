@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Starts a rack of one process a part on this host, says how to talk to it, and stops it on Ctrl-C.
-# Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program. Ends with 1 if a record could not be brought to its node.
+# Usage: start.sh [RACK_TOML]     SWITCHBACK=/path/to/switchback chooses the program. Ends with 1 if
+# a record could not be brought to its node.
 # NODE_CAPACITY=OPS caps each node at OPS requests a second, to play slower servers.
 set -uo pipefail
 # A process group for each part: Ctrl-C is for this script alone, which stops them in order.
@@ -9,7 +10,10 @@ set -m
 here=$(cd "$(dirname "$0")" && pwd)
 config=${1:-$here/rack.toml}
 program=${SWITCHBACK:-$(command -v switchback || echo "$here/../../target/release/switchback")}
-[ -x "$program" ] || { echo "no program at $program: run \`make build\` first, or set SWITCHBACK" >&2; exit 1; }
+[ -x "$program" ] || {
+    echo "no program at $program: run \`make build\` first, or set SWITCHBACK" >&2
+    exit 1
+}
 "$program" config check "$config" >&2 || exit 1
 
 # The controller's, where `ctl` asks: that of [rack], the first in the file.
@@ -75,7 +79,9 @@ start gateway gateway
 for ((i = 0; i < ${#pids[@]}; i++)); do ready "$i" || { stop; exit 1; }; done
 
 cat "$logs/gateway.out"
-for ((i = 0; i < ${#pids[@]}; i++)); do printf '  %-12s pid %s\n' "${names[$i]}" "${pids[$i]}" >&2; done
+for ((i = 0; i < ${#pids[@]}; i++)); do
+    printf '  %-12s pid %s\n' "${names[$i]}" "${pids[$i]}" >&2
+done
 resp=$(sed -n 's/^ready resp=\([^ ]*\).*/\1/p' "$logs/gateway.out")
 cat >&2 <<HELP
 Try, in another terminal:

@@ -6,12 +6,19 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 for tool in java mvn; do
-    command -v "$tool" >/dev/null || { echo "skipped: $tool is missing (apt-get install openjdk-17-jdk-headless maven)"; exit 77; }
+    command -v "$tool" >/dev/null || {
+        echo "skipped: $tool is missing (apt-get install openjdk-17-jdk-headless maven)"
+        exit 77
+    }
 done
 program=${SWITCHBACK:-$(command -v switchback || echo "$here/../../target/release/switchback")}
-[ -x "$program" ] || { echo "no program at $program: run \`make build\` first, or set SWITCHBACK" >&2; exit 1; }
+[ -x "$program" ] || {
+    echo "no program at $program: run \`make build\` first, or set SWITCHBACK" >&2
+    exit 1
+}
 out=${1:-ycsb-report}
-nodes=${NODES:-4} capacity=${CAPACITY:-500} cache=${CACHE:-1000} seconds=${SECONDS_EACH:-20} warm_up=${WARM_UP:-20}
+nodes=${NODES:-4} capacity=${CAPACITY:-500} cache=${CACHE:-1000}
+seconds=${SECONDS_EACH:-20} warm_up=${WARM_UP:-20}
 export RECORDS=${RECORDS:-20000} THREADS=${THREADS:-32} OPERATIONS=100000000
 export SWITCHBACK=$program NODE_CAPACITY=$capacity
 # shellcheck source=ycsb.sh
@@ -32,7 +39,10 @@ proportions() {
     a) echo "-p readproportion=0.5 -p updateproportion=0.5" ;;
     b) echo "-p readproportion=0.95 -p updateproportion=0.05" ;;
     c) echo "-p readproportion=1 -p updateproportion=0" ;;
-    d) echo "-p readproportion=0.95 -p updateproportion=0 -p insertproportion=0.05 -p requestdistribution=latest" ;;
+    d)
+        echo "-p readproportion=0.95 -p updateproportion=0 -p insertproportion=0.05" \
+            "-p requestdistribution=latest"
+        ;;
     f) echo "-p readproportion=0.5 -p updateproportion=0 -p readmodifywriteproportion=0.5" ;;
     esac
 }
@@ -42,11 +52,16 @@ proportions() {
 describe() {
     local base=$((10000 + RANDOM % 20000))
     {
-        printf '[rack]\nscheme = "%s"\ndata = "%s"\nmetrics = "127.0.0.1:%s"\nswitch_timeout_ms = 5000\n' "$1" "$work/data" "$base"
+        printf '[rack]\nscheme = "%s"\ndata = "%s"\n' "$1" "$work/data"
+        printf 'metrics = "127.0.0.1:%s"\nswitch_timeout_ms = 5000\n' "$base"
         printf '[cache]\nrecords = %s\nclasses = [[128, %s]]\n' "$cache" "$cache"
-        printf '[controller]\nlisten = "127.0.0.1:%s"\n[gateway]\nresp = "127.0.0.1:%s"\ndurability = "memory"\n' $((base + 1)) $((base + 2))
-        printf '[nodes]\nblock_cache_mb = 64\nmemtable_mb = 32\n[[switch]]\naddress = "127.0.0.1:%s"\n' $((base + 3))
-        for ((n = 0; n < nodes; n++)); do printf '[[node]]\naddress = "127.0.0.1:%s"\n' $((base + 4 + n)); done
+        printf '[controller]\nlisten = "127.0.0.1:%s"\n' $((base + 1))
+        printf '[gateway]\nresp = "127.0.0.1:%s"\ndurability = "memory"\n' $((base + 2))
+        printf '[nodes]\nblock_cache_mb = 64\nmemtable_mb = 32\n'
+        printf '[[switch]]\naddress = "127.0.0.1:%s"\n' $((base + 3))
+        for ((n = 0; n < nodes; n++)); do
+            printf '[[node]]\naddress = "127.0.0.1:%s"\n' $((base + 4 + n))
+        done
     } >"$work/rack.toml"
     host=127.0.0.1 port=$((base + 2))
 }
@@ -72,8 +87,10 @@ start() {
 figure() { sed -n "s/^\[$1\], $2, //p" "$work/ycsb" | head -1; }
 
 checked() {
-    ycsb "$@" "${shape[@]}" >"$work/ycsb" 2>"$work/ycsb.err" || { cat "$work/ycsb.err" >&2; exit 1; }
-    if grep -E '^\[[A-Z-]*FAILED\]|Return=(ERROR|NOT_FOUND|UNEXPECTED_STATE)' "$work/ycsb" >"$work/failed"; then
+    ycsb "$@" "${shape[@]}" >"$work/ycsb" 2>"$work/ycsb.err" ||
+        { cat "$work/ycsb.err" >&2; exit 1; }
+    if grep -E '^\[[A-Z-]*FAILED\]|Return=(ERROR|NOT_FOUND|UNEXPECTED_STATE)' "$work/ycsb" \
+        >"$work/failed"; then
         cat "$work/failed" >&2
         echo "some operations failed" >"$work/remark"
     fi
@@ -81,21 +98,25 @@ checked() {
 
 # Our own generator, with an embedded rack of the same nodes: operations a second.
 ours() {
-    "$program" bench --workload "$2" --schemes "$1" --nodes "$nodes" --node-capacity "$capacity" --records "$RECORDS" \
-        --cache-records "$cache" --outstanding "$THREADS" --warmup "$warm_up" --seconds "$seconds" --json "$work/ours.json" >/dev/null
+    "$program" bench --workload "$2" --schemes "$1" --nodes "$nodes" --node-capacity "$capacity" \
+        --records "$RECORDS" --cache-records "$cache" --outstanding "$THREADS" \
+        --warmup "$warm_up" --seconds "$seconds" \
+        --json "$work/ours.json" >/dev/null
     sed -n 's/^ *"throughput_ops": \([0-9.]*\).*/\1/p' "$work/ours.json" | head -1
 }
 
 commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 columns=kind,generator,scheme,servers,node_capacity_ops,workload,threads,seconds
-echo "$columns,throughput_ops,read_mean_us,read_p99_us,write_mean_us,write_p99_us,load,commit" >"$out/ycsb.csv"
+echo "$columns,throughput_ops,read_mean_us,read_p99_us,write_mean_us,write_p99_us,load,commit" \
+    >"$out/ycsb.csv"
 declare -A ops
 baselines=(nocache writearound netcache) schemes=(nocache writearound netcache farreach)
 # A row: generator, scheme, workload, operations a second, four latencies.
 row() {
     local load
     load=$(cut -d' ' -f1 /proc/loadavg)
-    echo "measured,$1,$2,$nodes,$capacity,$3,$THREADS,$seconds,$4,$5,$6,$7,$8,$load,$commit" >>"$out/ycsb.csv"
+    echo "measured,$1,$2,$nodes,$capacity,$3,$THREADS,$seconds,$4,$5,$6,$7,$8,$load,$commit" \
+        >>"$out/ycsb.csv"
 }
 for scheme in "${schemes[@]}"; do
     echo "== $scheme" >&2
@@ -132,7 +153,8 @@ whole() { awk -v a="${1:-0}" 'BEGIN { printf "%.0f", a }'; }
     for workload in a b c f d; do
         line="| $workload |"
         for scheme in "${schemes[@]}"; do
-            line+=" $(whole "${ops[ycsb,$scheme,$workload]}") ($(whole "${ops[ours,$scheme,$workload]}")) |"
+            line+=" $(whole "${ops[ycsb,$scheme,$workload]}")"
+            line+=" ($(whole "${ops[ours,$scheme,$workload]}")) |"
         done
         for other in "${baselines[@]}"; do
             line+=" $(over "${ops[ycsb,farreach,$workload]}" "${ops[ycsb,$other,$workload]}")"

@@ -27,7 +27,8 @@ verified() {
     out=$(checked "$@")
     echo "$out"
     found=$(sed -n 's/^\[VERIFY\], Return=OK, //p' <<<"$out")
-    [ "${found:-0}" -ge "$least" ] || { echo "${found:-0} values were verified, $least should have been" >&2; exit 1; }
+    [ "${found:-0}" -ge "$least" ] ||
+        { echo "${found:-0} values were verified, $least should have been" >&2; exit 1; }
 }
 
 if [ "${PHASE:-all}" = all ]; then
@@ -38,5 +39,6 @@ if [ "${PHASE:-all}" = all ]; then
 else
     echo "== every record, once"
     export OPERATIONS=${RECORDS:-1000} THREADS=1
-    verified "$OPERATIONS" -t -p readproportion=1 -p updateproportion=0 -p requestdistribution=sequential "$@"
+    verified "$OPERATIONS" -t -p readproportion=1 -p updateproportion=0 \
+        -p requestdistribution=sequential "$@"
 fi

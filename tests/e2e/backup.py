@@ -1,4 +1,5 @@
-"""`switchback backup` and `restore`: a restored rack has what the rack had at one moment while it was written to."""
+"""`switchback backup` and `restore`: a restored rack has what the rack had at one moment while it
+was written to."""
 
 import glob
 import os
@@ -46,15 +47,16 @@ class Writer(threading.Thread):
         return self.acknowledged[-1] if self.acknowledged else 0
 
     def faults(self, client, least, most):
-        """How what a rack has differs from what there was at one moment, when between `least` and `most` versions were
-        written."""
+        """How what a rack has differs from what there was at one moment, when between `least` and
+        `most` versions were written."""
         found = {}
         for key in {key_of(self.number, version) for version in range(2 * KEYS)}:
             value = client.insist("GET", key)
             if value is not None:
                 found[key] = int(value.split(b":")[0])
         newest = max(found.values(), default=0)
-        faults = [] if least <= newest <= most else [f"w{self.number}: {newest} is not of {least} to {most}"]
+        faults = [] if least <= newest <= most else [
+            f"w{self.number}: {newest} is not of {least} to {most}"]
         expected = {}
         for version in self.acknowledged:
             if version <= newest:
@@ -96,12 +98,16 @@ with temporary() as directory:
     most = [writer.tried for writer in writers]
     check("a backup is killed in the midst", killed)
     refused = run("restore", *config, "--from", to)
-    check("a backup that isn't whole isn't restored", refused.returncode == 1 and "lacks" in refused.stderr, refused.stderr)
+    check("a backup that isn't whole isn't restored",
+          refused.returncode == 1 and "lacks" in refused.stderr, refused.stderr)
     done = run("backup", *config, "--to", to)
-    check("it goes on", done.returncode == 0 and "going on with backup" in done.stderr, done.stdout + done.stderr)
-    check("its shares are gone from the rack", not glob.glob(f"{data}/*/backup-*") and not glob.glob(f"{data}/*/checkpoints/*"))
+    check("it goes on", done.returncode == 0 and "going on with backup" in done.stderr,
+          done.stdout + done.stderr)
+    check("its shares are gone from the rack",
+          not glob.glob(f"{data}/*/backup-*") and not glob.glob(f"{data}/*/checkpoints/*"))
     again = run("backup", *config, "--to", to)
-    check("it isn't made twice", again.returncode == 1 and "complete backup already" in again.stderr, again.stderr)
+    check("it isn't made twice",
+          again.returncode == 1 and "complete backup already" in again.stderr, again.stderr)
     before = [writer.last() for writer in writers]
     time.sleep(0.5)
     check("the writers go on", all(writer.last() > was for writer, was in zip(writers, before)))
@@ -110,14 +116,17 @@ with temporary() as directory:
         writer.join()
 
     refused = run("restore", *config, "--from", to)
-    check("nothing is restored over data", refused.returncode == 1 and "has data" in refused.stderr, refused.stderr)
+    check("nothing is restored over data", refused.returncode == 1 and "has data" in refused.stderr,
+          refused.stderr)
     with open(f"{directory}/other.toml", "w") as file:
         file.write("[nodes]\ncount = 3\n")
     refused = run("restore", "--config", f"{directory}/other.toml", "--from", to)
-    check("nor for another rack", refused.returncode == 1 and "2 nodes and 1 chains" in refused.stderr, refused.stderr)
+    check("nor for another rack",
+          refused.returncode == 1 and "2 nodes and 1 chains" in refused.stderr, refused.stderr)
     rack.close()
     os.rename(data, f"{data}.old")
-    killed = kill_midway(f"{data}/node-0.restoring-*", lambda: shutil.rmtree(data), "restore", *config, "--from", to)
+    killed = kill_midway(f"{data}/node-0.restoring-*", lambda: shutil.rmtree(data), "restore",
+                         *config, "--from", to)
     check("a restore is killed in the midst", killed)
     done = run("restore", *config, "--from", to)
     check("it goes on", done.returncode == 0, done.stdout + done.stderr)
@@ -127,7 +136,8 @@ with temporary() as directory:
     client = Client(rack.resp)
     for writer, low, high in zip(writers, least, most):
         faults = writer.faults(client, low, high)
-        check(f"what writer {writer.number} wrote is there up to one moment", not faults, faults[:5])
+        check(f"what writer {writer.number} wrote is there up to one moment", not faults,
+              faults[:5])
     check("all that was there before is there", client.insist("DBSIZE") >= 20_000)
 
     # Without writers a backup is the rack.
@@ -148,12 +158,14 @@ with temporary() as directory:
     one = Process("one", "up", "--data", f"{directory}/one", *more, log=f"{directory}/one.log")
     one.wait_ready()
     Client(resp).insist("SET", "k", "v")
-    done = run("backup", "--data", f"{directory}/one", "--metrics", metrics, "--to", f"{directory}/of-one")
+    done = run("backup", "--data", f"{directory}/one", "--metrics", metrics,
+               "--to", f"{directory}/of-one")
     check("a rack in one process is backed up", done.returncode == 0, done.stdout + done.stderr)
     one.stop()
     done = run("restore", "--data", f"{directory}/again", "--from", f"{directory}/of-one")
     check("and restored", done.returncode == 0, done.stdout + done.stderr)
-    again = Process("again", "up", "--data", f"{directory}/again", *more, log=f"{directory}/again.log")
+    again = Process("again", "up", "--data", f"{directory}/again", *more,
+                    log=f"{directory}/again.log")
     again.wait_ready()
     check("and has what it had", Client(resp).insist("GET", "k") == b"v")
     again.stop()

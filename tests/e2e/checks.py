@@ -1,4 +1,5 @@
-"""For the Python tests of this directory, as checks.bash is for those in bash: checks that go on after a failure."""
+"""For the Python tests of this directory, as checks.bash is for those in bash: checks that go on
+after a failure."""
 
 import os
 import sys

@@ -33,13 +33,23 @@ check() {
     *) failed=$((failed + 1)); echo "FAILED  $name (exit code $code)"; tail -20 "$directory/out" ;;
     esac
 }
-round_trip() { [ "$(redis-cli -p "$port" set greeting hello)" = OK ] && [ "$(redis-cli -p "$port" get greeting)" = hello ] &&
-    [ "$(redis-cli -3 -p "$port" incrby counter 5)" = 5 ] && redis-cli -p "$port" hset h f v | grep -q 'not supported'; }
-scan() {
-    redis-cli -p "$port" flushall && for key in $(seq 300); do echo "set scanned:$key 1"; done | redis-cli -p "$port" >/dev/null &&
-        [ "$(redis-cli -p "$port" --scan | sort -u | wc -l)" = 300 ] && [ "$(redis-cli -p "$port" dbsize)" = 300 ]
+round_trip() {
+    [ "$(redis-cli -p "$port" set greeting hello)" = OK ] &&
+        [ "$(redis-cli -p "$port" get greeting)" = hello ] &&
+        [ "$(redis-cli -3 -p "$port" incrby counter 5)" = 5 ] &&
+        redis-cli -p "$port" hset h f v | grep -q 'not supported'
 }
-bench() { redis-benchmark -p "$port" -q -n 100000 -P 16 -c 50 -d 128 -r 1000 -t ping,set,get,incr,mset | tr '\r' '\n' | grep -c 'requests per second'; }
+scan() {
+    redis-cli -p "$port" flushall &&
+        for key in $(seq 300); do echo "set scanned:$key 1"; done |
+        redis-cli -p "$port" >/dev/null &&
+        [ "$(redis-cli -p "$port" --scan | sort -u | wc -l)" = 300 ] &&
+        [ "$(redis-cli -p "$port" dbsize)" = 300 ]
+}
+bench() {
+    redis-benchmark -p "$port" -q -n 100000 -P 16 -c 50 -d 128 -r 1000 -t ping,set,get,incr,mset |
+        tr '\r' '\n' | grep -c 'requests per second'
+}
 check 'redis-cli' round_trip
 check 'redis-cli --scan, DBSIZE, FLUSHALL' scan
 check 'redis-benchmark' bench
@@ -52,7 +62,10 @@ redis-cli -p "$port" flushall >/dev/null
 
 # YCSB A: taken by the cache, stored by RocksDB at the end, and every record is read back from
 # there.
-sum() { curl -s "http://$metrics/metrics" | awk -v name="^$1" '$0 ~ name { sum += $2 } END { print sum + 0 }'; }
+sum() {
+    curl -s "http://$metrics/metrics" |
+        awk -v name="^$1" '$0 ~ name { sum += $2 } END { print sum + 0 }'
+}
 absorbed() {
     local before after
     before=$(sum switchback_absorbed_writes_total)

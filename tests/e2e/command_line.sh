@@ -29,7 +29,8 @@ begin() {
     local data=$1
     shift
     : >"$work/out" # the last one's line is not this one's
-    "$program" up --data "$data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" >"$work/out" 2>"$work/err" &
+    "$program" up --data "$data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 "$@" \
+        >"$work/out" 2>"$work/err" &
     pid=$!
     eventually has_begun
 }
@@ -75,7 +76,8 @@ check 'it serves after a drain' equal "$(redis get key:17)" value:17
 is_healthy() { equal "$(curl -s "http://$metrics/healthz")" serving; }
 check 'it is healthy' eventually is_healthy
 curl -s "http://$metrics/metrics" >"$work/metrics"
-check 'metrics count reads' holds '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
+check 'metrics count reads' holds \
+    '^switchback_switch_requests_total{switch="0",verb="read"} [1-9]' "$work/metrics"
 check 'every metric has help and a type' \
     equal "$(grep -c '^# HELP' "$work/metrics")" "$(grep -c '^# TYPE' "$work/metrics")"
 for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
@@ -83,14 +85,17 @@ for name in $(sed -n 's/^# TYPE \([^ ]*\) .*/\1/p' "$work/metrics"); do
 done >"$work/undocumented"
 check 'every metric is in docs/run/operations.md' equal "$(cat "$work/undocumented")" ''
 check 'a web page may not command' \
-    equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' "http://$metrics/drain")" 403
+    equal "$(curl -s -o /dev/null -w '%{http_code}' -X POST -H 'Origin: http://x' \
+        "http://$metrics/drain")" 403
 "$program" up --data "$work/data2" --resp "$resp" --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2"
 check 'a taken port is an error' equal "$?" 1
 check '... that names it' holds "$resp" "$work/err2"
-"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 >"$work/out2" 2>"$work/err2"
+"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+    >"$work/out2" 2>"$work/err2"
 check 'data in use is an error' equal "$?" 1
 check '... that names the directory' holds "$work/data" "$work/err2"
-(ulimit -f 8 && "$program" up --data "$work/data3" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 >"$work/out2" 2>"$work/err2")
+(ulimit -f 8 && "$program" up --data "$work/data3" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 \
+    >"$work/out2" 2>"$work/err2")
 check 'a limit on the size of files is an error' equal "$?" 1
 check '... that names it' holds 'File too large' "$work/err2"
 down TERM
@@ -112,9 +117,11 @@ last_is_cached() {
 check 'a key that is written often is cached' eventually last_is_cached
 for _ in $(seq 100); do echo 'SET last words'; done | redis >/dev/null
 { kill -9 "$pid" && wait "$pid"; } 2>/dev/null
-timeout 60 "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 --durability memory >"$work/out" 2>"$work/err"
+timeout 60 "$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+    --durability memory >"$work/out" 2>"$work/err"
 check 'a spool that holds something is not passed over' equal "$?" 1
-check '... and what would be right is said' holds 'start once with --durability everysec' "$work/err"
+check '... and what would be right is said' holds 'start once with --durability everysec' \
+    "$work/err"
 up
 check 'data is there after kill -9' equal "$(redis get last)" words
 redis set last two >/dev/null
@@ -135,20 +142,25 @@ check '... and after an orderly end nothing needs the spool' equal "$(redis get 
 down
 check 'no rack answers then' holds 'no rack answers' <(ctl status 2>&1)
 
-"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 4 >"$work/out" 2>"$work/err"
+"$program" up --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 4 \
+    >"$work/out" 2>"$work/err"
 check 'another number of nodes is an error' equal "$?" 1
-check '... that says what would be right' holds 'made with 2 nodes and can.t be opened with 4: say --nodes 2' "$work/err"
+check '... that says what would be right' holds \
+    'made with 2 nodes and can.t be opened with 4: say --nodes 2' "$work/err"
 check '... and makes nothing' equal "$(ls "$work/data" | grep -c '^node-')" 2
 printf '[rack]\npartitions = 512\n' >"$work/parts.toml"
-"$program" up --config "$work/parts.toml" --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+"$program" up --config "$work/parts.toml" --data "$work/data" --resp 127.0.0.1:0 \
+    --metrics 127.0.0.1:0 --nodes 2 \
     >"$work/out" 2>"$work/err"
 check 'another number of partitions is an error' equal "$?" 1
-check '... that says what would be right' holds 'made with 256 partitions and can.t be opened with 512: say partitions' "$work/err"
+check '... that says what would be right' holds \
+    'made with 256 partitions and can.t be opened with 512: say partitions' "$work/err"
 
 # Drains at once, while hot keys are written: each has its end, and none spoils another's or the
 # shutdown.
 up
-redis-benchmark -h "${resp%:*}" -p "${resp##*:}" -t set -n 1000000000 -r 100 -P 16 -c 20 -q >/dev/null 2>&1 &
+redis-benchmark -h "${resp%:*}" -p "${resp##*:}" -t set -n 1000000000 -r 100 -P 16 -c 20 -q \
+    >/dev/null 2>&1 &
 load=$!
 eventually says 'key:' cached
 ctl drain >"$work/drain1" 2>&1 &
@@ -157,7 +169,8 @@ ctl drain >"$work/drain2" 2>&1
 codes=$?
 wait "$first"
 check 'two drains at once succeed' equal "$codes $?" '0 0'
-check '... and one says what it brought' holds '^[1-9][0-9,]* records brought' <(cat "$work/drain1" "$work/drain2")
+check '... and one says what it brought' holds '^[1-9][0-9,]* records brought' \
+    <(cat "$work/drain1" "$work/drain2")
 ctl drain >/dev/null 2>&1 &
 first=$!
 ctl drain >/dev/null 2>&1 &
@@ -196,7 +209,8 @@ check '... without a word' equal "$(cat "$work/err")" ''
 check '... and fails if it can not print' equal "$?" 1
 check '... with the reason' holds '^error: writing to stdout: No space left' "$work/err"
 : >"$work/out"
-"$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 > >(head -1 >"$work/out") 2> >(true) &
+"$program" up -vv --data "$work/data" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+    > >(head -1 >"$work/out") 2> >(true) &
 pid=$!
 eventually test -s "$work/out"
 resp=$(sed -n 's/^ready resp=\(.*\) metrics=.*/\1/p' "$work/out")
@@ -253,21 +267,26 @@ assert first.recv(100) == b"+OK\r\n"
 END
 }
 check 'a crowd is told that there are too many, and others are served' crowd
-check 'the log says how many there may be, and how to have more' holds 'it takes [0-9]* clients instead of 10000: LimitNOFILE=' "$work/err"
+check 'the log says how many there may be, and how to have more' holds \
+    'it takes [0-9]* clients instead of 10000: LimitNOFILE=' "$work/err"
 down
 check 'it ends in good order' equal "$code" 0
 
 cp -r "$work/data" "$work/data4"
 rm "$work/data4/controller/directory"
-timeout 60 "$program" up --data "$work/data4" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 >"$work/out" 2>"$work/err"
+timeout 60 "$program" up --data "$work/data4" --resp 127.0.0.1:0 --metrics 127.0.0.1:0 --nodes 2 \
+    >"$work/out" 2>"$work/err"
 check 'without the controller directory it ends' equal "$?" 1
-check '... and says what the nodes lack' holds "can't serve: node 0: .* give it its own rack's controller directory" "$work/err"
+check '... and says what the nodes lack' holds \
+    "can't serve: node 0: .* give it its own rack's controller directory" "$work/err"
 
 printf '[rack]\nshceme = "x"\npartitions = 3\n' >"$work/bad.toml"
 "$program" up --config "$work/bad.toml" >"$work/out" 2>"$work/err"
 check 'a wrong file is a mistake of usage' equal "$?" 2
-check 'every mistake has its place' holds 'bad.toml:2:1: \[rack\] has no key "shceme"; did you mean "scheme"?' "$work/err"
-check '... the second as well' holds 'bad.toml:3:14: \[rack\] partitions = 3 is not a power of two' "$work/err"
+check 'every mistake has its place' holds \
+    'bad.toml:2:1: \[rack\] has no key "shceme"; did you mean "scheme"?' "$work/err"
+check '... the second as well' holds \
+    'bad.toml:3:14: \[rack\] partitions = 3 is not a power of two' "$work/err"
 "$program" up --xdp-mode generic >"$work/out" 2>"$work/err"
 check 'a mode without the datapath in the kernel is a mistake of usage' equal "$?" 2
 check '... and says what it is for' holds '--datapath xdp' "$work/err"

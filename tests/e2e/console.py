@@ -87,7 +87,8 @@ class Load:
             kind = draw.choice(["user", "user", "user", "cart", "img"])
             # Some are much hotter, but all are asked for again and again, so that a recovery has an
             # end.
-            rank = draw.randrange(100) if draw.random() < 0.3 else int(draw.paretovariate(1.0)) % 100
+            is_even = draw.random() < 0.3
+            rank = draw.randrange(100) if is_even else int(draw.paretovariate(1.0)) % 100
             key, size = f"{kind}:{rank}", 3000 if kind == "img" else 100
         if draw.random() < 0.4:
             return [b"SET", key.encode(), b"x" * size]
@@ -101,7 +102,8 @@ class Load:
 class Browser:
     def __init__(self, origin, scheme="light"):
         options = webdriver.ChromeOptions()
-        for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,1000"]:
+        for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
+                         "--window-size=1440,1000"]:
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
         service = webdriver.ChromeService("/usr/bin/chromedriver")
@@ -120,7 +122,8 @@ class Browser:
     def go(self, page):
         """To another page of the console, without loading it anew."""
         self.driver.execute_script("location.hash = arguments[0]", f"#/{page}")
-        assert self.shows("main", lambda main: main.get_attribute("aria-label").lower() == page.split("?")[0])
+        assert self.shows(
+            "main", lambda main: main.get_attribute("aria-label").lower() == page.split("?")[0])
 
     def find(self, css):
         return self.driver.find_elements(By.CSS_SELECTOR, css)
@@ -130,7 +133,8 @@ class Browser:
         return self.driver.execute_script(
             "const caption = [...document.querySelectorAll('caption')].find((it) => it.textContent === arguments[0]);"
             "const rows = caption ? [...caption.parentNode.tBodies[0].rows] : [];"
-            "return rows.map((row) => [...row.cells].map((cell) => cell.textContent.trim()))", caption)
+            "return rows.map((row) => [...row.cells].map((cell) => cell.textContent.trim()))",
+            caption)
 
     def text(self, css="main"):
         return self.driver.execute_script(
@@ -155,7 +159,8 @@ class Browser:
             message = json.loads(entry["message"])["message"]
             if message["method"] == "Network.requestWillBeSent":
                 self.requests.append(message["params"]["request"]["url"])
-        self.errors += [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+        self.errors += [entry["message"] for entry in self.driver.get_log("browser")
+                        if entry["level"] == "SEVERE"]
 
     def close(self):
         self.driver.quit()
@@ -176,11 +181,13 @@ def a_planted_key_is_first(browser, load):
     # The batch that was under way may have been without it.
     check("it is asked for", eventually(lambda: load.batches >= before + 2))
     browser.driver.execute_script(COUNT_LOOKS, "planted:77")
-    check("a planted key becomes the first", eventually(lambda: first() == "planted:77"), browser.rows("Hottest keys")[:3])
+    check("a planted key becomes the first", eventually(lambda: first() == "planted:77"),
+          browser.rows("Hottest keys")[:3])
     looked = browser.driver.execute_script("return window.looked")
     print(f"it is first after {time.monotonic() - began:.1f} s, {looked} looks of the page")
     check("within three looks, one a second", looked is not None and looked <= 3, looked)
-    row = lambda: next((row for row in browser.rows("Hottest keys") if row[1] == "planted:77"), None)
+    row = lambda: next((row for row in browser.rows("Hottest keys") if row[1] == "planted:77"),
+                       None)
     # Once the window has no time before it.
     half = lambda: (key := row()) and 35 < float(key[6].split()[0]) < 65 and key
     key = eventually(half)
@@ -189,30 +196,37 @@ def a_planted_key_is_first(browser, load):
     check("it is in the switch before long", eventually(is_cached))
     browser.go("heat")
     hottest = lambda: (browser.rows("Hottest ranges") or [[""]])[0]
-    check("its range is the hottest of the heat", eventually(lambda: hottest()[0] == key[9]), (hottest(), key))
+    check("its range is the hottest of the heat", eventually(lambda: hottest()[0] == key[9]),
+          (hottest(), key))
 
 
 def all_parts_are_shown(browser):
     browser.go("rack")
     nodes = lambda: browser.rows("Nodes")
     is_number = lambda text: text.replace(".", "").replace("k", "").isdigit()
-    check("the nodes' own figures are there", eventually(lambda: len(nodes()) == 2 and all(is_number(row[2]) for row in nodes())), nodes())
+    check("the nodes' own figures are there", eventually(
+        lambda: len(nodes()) == 2 and all(is_number(row[2]) for row in nodes())), nodes())
     label = lambda: browser.driver.execute_script(
         "return document.querySelector('svg.rack')?.getAttribute('aria-label') ?? ''")
-    check("the switch's, too", eventually(lambda: "answered by the cache" in label() and "–" not in label()), label())
+    check("the switch's, too",
+          eventually(lambda: "answered by the cache" in label() and "–" not in label()), label())
     without = lambda: browser.text("p.say")
-    check("the load without the cache is said", eventually(lambda: "Without the cache node" in without()), without())
+    check("the load without the cache is said",
+          eventually(lambda: "Without the cache node" in without()), without())
     browser.go("nodes")
-    check("what if has each node", eventually(lambda: len(browser.rows("Loads of nodes: without a cache, now, and what if")) == 2))
+    check("what if has each node", eventually(
+        lambda: len(browser.rows("Loads of nodes: without a cache, now, and what if")) == 2))
     browser.go("cache")
-    check("prefixes are there", eventually(lambda: any(row[0] == "user:" for row in browser.rows("Prefixes"))), browser.text())
+    check("prefixes are there", eventually(
+        lambda: any(row[0] == "user:" for row in browser.rows("Prefixes"))), browser.text())
 
 
 def keys_alone_suffice(browser):
     browser.open("rack")
     check("the page is there", browser.shows("nav a"))
     browser.press(Keys.TAB)
-    check("Tab leads to the content first", browser.focused().text == "to the content", browser.focused().text)
+    check("Tab leads to the content first", browser.focused().text == "to the content",
+          browser.focused().text)
     for _ in range(2):
         browser.press(Keys.TAB)
     check("then to the pages", browser.focused().text == "Heat", browser.focused().text)
@@ -234,19 +248,22 @@ def keys_alone_suffice(browser):
     check("arrows choose a range", eventually(lambda: len(chosen()) == 2), chosen())
     chosen_range = chosen()
     browser.press(Keys.ENTER)
-    check("Enter shows its keys", eventually(lambda: f"range={chosen_range}" in browser.driver.current_url), browser.driver.current_url)
+    check("Enter shows its keys", eventually(
+        lambda: f"range={chosen_range}" in browser.driver.current_url), browser.driver.current_url)
     browser.open("nodes")
     browser.shows("input[type=range]")
     tab_to("the slider", lambda it: it.get_attribute("type") == "range")
     records = lambda: browser.text("label.field:first-of-type b")
     before = records()
     browser.press(Keys.HOME)
-    check("and the slider is moved", eventually(lambda: records() == "0 records"), (before, records()))
+    check("and the slider is moved", eventually(lambda: records() == "0 records"),
+          (before, records()))
 
 
 def serving(rack):
     """The name of the switch that serves: the first that the controller heard."""
-    return next(f"switch {it['index']}" for it in told(rack.metrics, "/status")["switches"] if it["active"])
+    return next(f"switch {it['index']}" for it in told(rack.metrics, "/status")["switches"]
+                if it["active"])
 
 
 def bars_equal_the_status(browser, rack):
@@ -267,11 +284,14 @@ def bars_equal_the_status(browser, rack):
         "return [...bars].map((bar) => [bar.dataset.step, Number(bar.dataset.seconds), bar.getBoundingClientRect().width])",
         recovery["epoch"])
     expected = [recovery[f"{step}_seconds"] for step in ["detect", "collect", "store", "readmit"]]
-    check("the bars' steps are those of /status", eventually(lambda: [bar[1] for bar in steps()] == expected), (steps(), expected))
+    check("the bars' steps are those of /status",
+          eventually(lambda: [bar[1] for bar in steps()] == expected), (steps(), expected))
     widths, longest = [bar[2] for bar in steps()], max(expected)
-    as_long = all(abs(width / max(widths) - step / longest) < 0.05 for width, step in zip(widths, expected))
+    as_long = all(abs(width / max(widths) - step / longest) < 0.05
+                  for width, step in zip(widths, expected))
     check("and as long", as_long, (widths, expected))
-    check("the switch that died is said to be down", eventually(lambda: f"{killed} is down" in browser.text("ol.events")), browser.text())
+    check("the switch that died is said to be down",
+          eventually(lambda: f"{killed} is down" in browser.text("ol.events")), browser.text())
 
 
 def health_is_shown(browser, rack):
@@ -285,27 +305,34 @@ def health_is_shown(browser, rack):
     check("all else is well, or another process's to tell", others == {"well", "–"}, checks())
     check("snapshots are taken", checks()["snapshots"][2].startswith("generation"), checks()["snapshots"])
     # Whether a process answers at all is Prometheus' to say.
-    rules = {line.split()[-1] for line in RULES.read_text().splitlines() if "- alert:" in line} - {"SwitchbackDown"}
+    rules = {line.split()[-1] for line in RULES.read_text().splitlines()
+             if "- alert:" in line} - {"SwitchbackDown"}
     named = {row[3] for row in checks().values()} - {""}
     check("each alert has its check", named == rules, named ^ rules)
     machines = lambda: browser.rows("Machines")
     check("the machine is looked at", eventually(lambda: len(machines()) > 5), machines())
-    told_of = [[it["host"], one["verdict"], one["name"]] for it in told(rack.metrics, "/machines") for one in it["checks"]]
-    check("it is one, with each check", [row[:3] for row in machines()] == told_of, (machines(), told_of))
-    check("as the doctor has them", {"kernel", "memory", "clock", "data"} <= {row[2] for row in machines()}, machines())
+    told_of = [[it["host"], one["verdict"], one["name"]] for it in told(rack.metrics, "/machines")
+               for one in it["checks"]]
+    check("it is one, with each check", [row[:3] for row in machines()] == told_of,
+          (machines(), told_of))
+    check("as the doctor has them",
+          {"kernel", "memory", "clock", "data"} <= {row[2] for row in machines()}, machines())
 
 
 def other_nodes_are_tried(browser):
     browser.go("nodes?nodes=5&scheme=nocache")
     rows = lambda: browser.rows("Loads of nodes: without a cache, now, and what if")
     check("five nodes are thought of", eventually(lambda: len(rows()) == 5), rows())
-    check("two are there", eventually(lambda: [row[3] == "–" for row in rows()] == [False, False, True, True, True]), rows())
+    check("two are there", eventually(
+        lambda: [row[3] == "–" for row in rows()] == [False, False, True, True, True]), rows())
     is_said = lambda: "and 5 nodes" in browser.text("p.say")
     check("and what that would be is said", eventually(is_said), browser.text("p.say"))
     # One node has all that two have.
     browser.go("nodes?nodes=1&scheme=nocache")
     numbers = lambda: [float(row[-1].rstrip("k")) for row in rows() if row[-1] != "–"]
-    check("one node would have everything", eventually(lambda: len(numbers()) == 1 and [row[-1] == "–" for row in rows()] == [False, True]), rows())
+    check("one node would have everything", eventually(
+        lambda: len(numbers()) == 1 and [row[-1] == "–" for row in rows()] == [False, True]),
+          rows())
 
 
 def axe_finds_nothing(browser):
@@ -313,26 +340,33 @@ def axe_finds_nothing(browser):
         browser.colours(scheme)
         for page in PAGES:
             browser.go(page)
-            eventually(lambda: "asking" not in browser.text() and "waiting for the first" not in browser.text())
+            eventually(lambda: "asking" not in browser.text()
+                       and "waiting for the first" not in browser.text())
             if not browser.driver.execute_script("return 'axe' in window"):
                 browser.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE})
             # Light and dark differ in their colours alone.
             rules = {} if scheme == "light" else {"runOnly": ["color-contrast"]}
             run = "axe.run(arguments[0]).then((found) => arguments[1](found.violations))"
             found = browser.driver.execute_async_script(run, rules)
-            shown = [(it["id"], [(node["html"][:200], node["failureSummary"]) for node in it["nodes"]][:3]) for it in found]
+            shown = [(it["id"], [(node["html"][:200], node["failureSummary"])
+                                 for node in it["nodes"]][:3]) for it in found]
             check(f"axe finds nothing on {page} ({scheme})", not found, shown)
 
 
 def a_trace_is_played(browser, directory):
     events = [
         {"at_us": 5, "kind": "part", "part": "switch0", "arrives_us": [], "text": "switch0 starts"},
-        {"at_us": 10, "kind": "packet", "from": "client1", "to": "switch0", "key": "ab12", "arrives_us": [15], "text": "Write Ok seq 17"},
-        {"at_us": 20, "kind": "packet", "from": "switch0", "to": "node2", "key": "ab12", "arrives_us": [], "text": "Write Ok seq 17"},
-        {"at_us": 30, "kind": "message", "from": "node2", "to": "controller", "arrives_us": [31], "text": "Heartbeat"},
-        {"at_us": 40, "kind": "violation", "arrives_us": [], "text": "VIOLATION linearizable: key-3 reads what was overwritten"},
+        {"at_us": 10, "kind": "packet", "from": "client1", "to": "switch0", "key": "ab12",
+         "arrives_us": [15], "text": "Write Ok seq 17"},
+        {"at_us": 20, "kind": "packet", "from": "switch0", "to": "node2", "key": "ab12",
+         "arrives_us": [], "text": "Write Ok seq 17"},
+        {"at_us": 30, "kind": "message", "from": "node2", "to": "controller", "arrives_us": [31],
+         "text": "Heartbeat"},
+        {"at_us": 40, "kind": "violation", "arrives_us": [],
+         "text": "VIOLATION linearizable: key-3 reads what was overwritten"},
     ]
-    trace = {"seed": 4711, "scheme": "farreach", "ablation": "no-floors", "left_out": 0, "events": events,
+    trace = {"seed": 4711, "scheme": "farreach", "ablation": "no-floors", "left_out": 0,
+             "events": events,
              "violation": {"check": "linearizable", "text": ""}}
     file = os.path.join(directory, "trace.json")
     with open(file, "w") as written:
@@ -342,7 +376,8 @@ def a_trace_is_played(browser, directory):
     before = len(browser.requests)
     browser.shows("input[type=file]")
     browser.find("input[type=file]")[0].send_keys(file)
-    check("the trace is shown", eventually(lambda: "seed 4711, farreach, ablation no-floors" in browser.text()), browser.text())
+    check("the trace is shown", eventually(
+        lambda: "seed 4711, farreach, ablation no-floors" in browser.text()), browser.text())
     rows = lambda: browser.rows("Events around the chosen one")
     are_there = lambda: [row[1] for row in rows()] == ["", "client1", "switch0", ""]
     check("its events are there, but for control messages", eventually(are_there), rows())
@@ -350,41 +385,53 @@ def a_trace_is_played(browser, directory):
     is_chosen = lambda: "VIOLATION" in browser.text("tr.chosen")
     check("the violation is chosen", eventually(is_chosen), browser.text("tr.chosen"))
     browser.find("button[aria-label='event before']")[0].click()
-    check("one can step back", eventually(lambda: "seq 17" in browser.text("tr.chosen")), browser.text("tr.chosen"))
+    check("one can step back", eventually(lambda: "seq 17" in browser.text("tr.chosen")),
+          browser.text("tr.chosen"))
     browser.read_logs()
-    check("it was sent nowhere", all("live" in url or "data:" in url for url in browser.requests[before:]), browser.requests[before:])
+    check("it was sent nowhere",
+          all("live" in url or "data:" in url for url in browser.requests[before:]),
+          browser.requests[before:])
 
 
 def commands_need_the_token(browser, rack):
     browser.open("health")
-    check("without the token nothing can be commanded", eventually(lambda: "need the console's token" in browser.text()), browser.text())
-    for says in ["no chain goes on without a switch that lives", "no acknowledged value was given up"]:
-        check(f"the rack is well: {says}", eventually(lambda: says in browser.text("main")), browser.rows("Checks"))
+    check("without the token nothing can be commanded",
+          eventually(lambda: "need the console's token" in browser.text()), browser.text())
+    for says in ["no chain goes on without a switch that lives",
+                 "no acknowledged value was given up"]:
+        check(f"the rack is well: {says}", eventually(lambda: says in browser.text("main")),
+              browser.rows("Checks"))
     settings = lambda: dict(row[:2] for row in browser.rows("Settings in force"))
-    check("settings are shown", eventually(lambda: settings().get("[console] access") == "control"), settings())
-    check("secrets are not", "hunter2" not in browser.driver.page_source and settings()["[gateway] has_password"] == "true")
+    check("settings are shown", eventually(lambda: settings().get("[console] access") == "control"),
+          settings())
+    check("secrets are not", "hunter2" not in browser.driver.page_source
+          and settings()["[gateway] has_password"] == "true")
     file = os.path.join(rack.directory, "switchback-data/controller/console-token")
     check("its file is the owner's alone", os.stat(file).st_mode & 0o777 == 0o600)
     token = Path(file).read_text().strip()
     browser.driver.get(f"{browser.origin}/?again#t={token}")
     browser.shows("nav a")
-    check("the token isn't left in the address", eventually(lambda: token not in browser.driver.current_url), browser.driver.current_url)
+    check("the token isn't left in the address",
+          eventually(lambda: token not in browser.driver.current_url), browser.driver.current_url)
     browser.go("health")
     snapshot = "//button[text()='Take a snapshot']"
     eventually(lambda: browser.driver.find_elements(By.XPATH, snapshot))
     browser.driver.find_element(By.XPATH, snapshot).click()
-    check("with it a snapshot is taken", eventually(lambda: "is durable" in browser.text("p[role=status]")), browser.text())
+    check("with it a snapshot is taken",
+          eventually(lambda: "is durable" in browser.text("p[role=status]")), browser.text())
     drain = browser.driver.find_element(By.XPATH, "//button[text()='Drain the cache']")
     check("a drain waits for the rack's name", not drain.is_enabled())
     name = browser.driver.find_element(By.XPATH, "//label[contains(., 'type the rack')]//input")
     name.send_keys("rack")
     eventually(drain.is_enabled)
     drain.click()
-    check("then the cache is drained", eventually(lambda: "brought to their nodes" in browser.text("p[role=status]")), browser.text())
+    check("then the cache is drained", eventually(
+        lambda: "brought to their nodes" in browser.text("p[role=status]")), browser.text())
 
 
 class Proxy(http.server.BaseHTTPRequestHandler):
-    """Serves a rack under /racks/one/, as it is told to in docs/run/console.md: with the Host of the request."""
+    """Serves a rack under /racks/one/, as it is told to in docs/run/console.md: with the Host of
+    the request."""
 
     def do_GET(self):
         path = self.path.removeprefix("/racks/one")
@@ -392,7 +439,8 @@ class Proxy(http.server.BaseHTTPRequestHandler):
         # The browser goes, or the rack ends.
         with contextlib.suppress(OSError, http.client.HTTPException):
             try:
-                answer = urllib.request.urlopen(urllib.request.Request(f"http://{self.server.rack}{path}", headers=headers))
+                answer = urllib.request.urlopen(
+                    urllib.request.Request(f"http://{self.server.rack}{path}", headers=headers))
             except urllib.error.HTTPError as error:
                 answer = error
             self.send_response(answer.status)
@@ -415,9 +463,11 @@ def it_works_behind_a_proxy(browser, rack):
         browser.read_logs()
         before = len(browser.requests)
         browser.open("keys", f"{origin}/racks/one")
-        check("behind a proxy under a path it works", eventually(lambda: len(browser.rows("Hottest keys")) > 5 and "serving" in browser.text("header")))
+        check("behind a proxy under a path it works", eventually(
+            lambda: len(browser.rows("Hottest keys")) > 5 and "serving" in browser.text("header")))
         browser.read_logs()
-        wrong = [url for url in browser.requests[before:] if not url.startswith(f"{origin}/racks/one/")]
+        wrong = [url for url in browser.requests[before:]
+                 if not url.startswith(f"{origin}/racks/one/")]
         check("and asks nothing outside of that path", not wrong, wrong)
         del browser.requests[before:]
         browser.driver.get("about:blank")
@@ -506,7 +556,8 @@ def test():
             browser.read_logs()
             inside = ("data:", "about:", "chrome:", f"{browser.origin}/")
             outside = [url for url in browser.requests if not url.startswith(inside)]
-            check("no request leaves the origin", len(browser.requests) > 50 and not outside, outside)
+            check("no request leaves the origin", len(browser.requests) > 50 and not outside,
+                  outside)
             # While the switch was dead, too.
             check("no script fails", not browser.errors, browser.errors)
         except Exception:
@@ -526,7 +577,8 @@ def picture(browser, page, scheme, holds):
     browser.go(page)
     eventually(holds)
     time.sleep(2.5)
-    height = browser.driver.execute_script("return document.querySelector('main').getBoundingClientRect().bottom")
+    height = browser.driver.execute_script(
+        "return document.querySelector('main').getBoundingClientRect().bottom")
     browser.driver.set_window_size(1280, min(1100, max(500, int(height) + 140)))
     time.sleep(1.5)
     name = page.split("?")[0]
@@ -560,7 +612,8 @@ def pictures():
             picture(browser, "health", "light", lambda: browser.rows("Settings in force"))
             trace = os.path.join(directory, "trace.json")
             for seed in range(200):
-                run = [PROGRAM, "lab", "sim", "--seed", str(seed), "--scheme", "farreach", "--ablate", "no-fence", "--trace", trace]
+                run = [PROGRAM, "lab", "sim", "--seed", str(seed), "--scheme", "farreach",
+                       "--ablate", "no-fence", "--trace", trace]
                 if subprocess.run(run, stdout=subprocess.DEVNULL).returncode:
                     break
             browser.go("lab")

@@ -1,5 +1,5 @@
-"""A rack of processes with spines and leaves (scheme distcache): clients read what they wrote while a spine and then a
-leaf are killed, and spines answer reads. Run by copies.sh.
+"""A rack of processes with spines and leaves (scheme distcache): clients read what they wrote while
+a spine and then a leaf are killed, and spines answer reads. Run by copies.sh.
 """
 
 import re
@@ -26,7 +26,8 @@ def spines(rack):
 def answered(address):
     """Reads that a switch has answered from its copies."""
     text = urllib.request.urlopen(f"http://{address}/metrics", timeout=10).read().decode()
-    found = re.findall(r'^switchback_switch_answers_total\{[^}]*verb="read",by="switch"\} (\d+)', text, re.MULTILINE)
+    found = re.findall(r'^switchback_switch_answers_total\{[^}]*verb="read",by="switch"\} (\d+)',
+                       text, re.MULTILINE)
     return sum(map(int, found))
 
 
@@ -35,7 +36,8 @@ def run(rack):
     go_on = lambda what, count: check(what, writers.go_on(count), writers.count)
     try:
         go_on("clients write", 600)
-        check("spines answer reads", eventually(lambda: all(answered(address) > 0 for address in spines(rack))),
+        check("spines answer reads",
+              eventually(lambda: all(answered(address) > 0 for address in spines(rack))),
               [answered(address) for address in spines(rack)])
         rack.kill("switch 0")
         go_on("clients write on without a spine", 250)

@@ -81,7 +81,8 @@ def many_cached():
             found = list(client.pipeline([[b"GET", key] for key in acknowledged]))
             found = [client.insist("GET", key) if isinstance(got, Failed) else got
                      for key, got in zip(acknowledged, found)]
-            wrong = [f"{key}: {got}" for key, got in zip(acknowledged, found) if got != b"last:" + key]
+            wrong = [f"{key}: {got}" for key, got in zip(acknowledged, found)
+                     if got != b"last:" + key]
             whole_s = time.monotonic() - began
             times = recovery_after(rack, epoch)
             if cached < 9_900 or times["records"] < 9_900:
@@ -98,7 +99,8 @@ def many_cached():
 
 
 def owner_of_many():
-    """The owner of a chain dies with 10,000 records that no node has; no client has them, either."""
+    """The owner of a chain dies with 10,000 records that no node has; no client has them,
+    either."""
     with temporary() as directory:
         rack = Rack(directory, shape=recovery.SHAPE, **recovery.SETTINGS)
         try:
@@ -137,12 +139,14 @@ def embedded(durability):
         report("SIGTERM after it", [] if code == 0 else [f"exit code {code}"], "flushed")
         up, addresses = start_embedded(directory, "--durability", "memory")
         failures = writers.check(addresses["resp"])
-        report("what was flushed is there without a spool", failures, f"{len(writers.acknowledged)} keys")
+        report("what was flushed is there without a spool", failures,
+               f"{len(writers.acknowledged)} keys")
         up.stop()
 
 
 def shrunk():
-    """A worker that isn't there after a crash left a spool: what it holds is given back, and no recovery waits for it for long."""
+    """A worker that isn't there after a crash left a spool: what it holds is given back, and no
+    recovery waits for it for long."""
     with temporary() as directory:
         up, addresses = start_embedded(directory, "--workers", "2")
         writers = Writers(addresses["resp"])
@@ -177,7 +181,8 @@ def recovery_after(rack, epoch):
 
 
 def status(address):
-    out = subprocess.run([SWITCHBACK, "ctl", "status", "-o", "json", "--metrics", address], capture_output=True, text=True)
+    out = subprocess.run([SWITCHBACK, "ctl", "status", "-o", "json", "--metrics", address],
+                         capture_output=True, text=True)
     return json.loads(out.stdout)
 
 

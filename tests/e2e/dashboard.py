@@ -1,4 +1,5 @@
-"""The dashboard's queries, asked of a Prometheus that scrapes all parts of a demo whose switch is killed."""
+"""The dashboard's queries, asked of a Prometheus that scrapes all parts of a demo whose switch is
+killed."""
 
 import json
 import os
@@ -38,7 +39,8 @@ def variables(board):
     """Variables that Prometheus is asked for: name, metric, label."""
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
-            metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", variable["query"]["query"]).groups()
+            metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)",
+                                         variable["query"]["query"]).groups()
             yield variable["name"], metric, label
 
 
@@ -54,15 +56,18 @@ def check_form(board):
         for x in range(at["x"], at["x"] + at["w"])
         for y in range(at["y"], at["y"] + at["h"])
     ]
-    check("no panel is on another, or beyond the edge", len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24)
-    bare = [panel["title"] for panel in panels(board) if not panel.get("description") or not unit(panel)]
+    check("no panel is on another, or beyond the edge",
+          len(cells) == len(set(cells)) and max(x for x, _ in cells) < 24)
+    bare = [panel["title"] for panel in panels(board)
+            if not panel.get("description") or not unit(panel)]
     check("each says what it shows, and in what unit", not bare, bare)
     sources = set(re.findall(r'"uid": "(\$[^"]*)"', DASHBOARD.read_text()))
     check("all ask the Prometheus that is chosen", sources == {"${datasource}"}, sources)
     known = {"$" + variable["name"] for variable in board["templating"]["list"]} | VARIABLES.keys()
     used = {name for _, expression in queries(board) for name in re.findall(r"\$\w+", expression)}
     check("there are no other variables", used <= known, used - known)
-    narrow = [title for title, expression in queries(board) if 'job="$job", instance=~"$instance"' not in expression]
+    narrow = [title for title, expression in queries(board)
+              if 'job="$job", instance=~"$instance"' not in expression]
     check("each query is of the job and the instances that are chosen", not narrow, narrow)
 
 
@@ -85,12 +90,14 @@ class Demo:
 
     def metrics(self):
         """Where each of its processes is scraped."""
-        parts = [self.config["rack"], self.config["gateway"], *self.config["switch"], *self.config["node"]]
+        parts = [self.config["rack"], self.config["gateway"], *self.config["switch"],
+                 *self.config["node"]]
         return [part["metrics"] for part in parts]
 
     def redis(self, *command):
         host, port = self.config["gateway"]["resp"].rsplit(":", 1)
-        subprocess.run(["redis-cli", "-h", host, "-p", port, *command], capture_output=True, check=True)
+        subprocess.run(["redis-cli", "-h", host, "-p", port, *command], capture_output=True,
+                       check=True)
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)

@@ -42,14 +42,18 @@ def without_a_terminal(data):
     )
     out = run.stdout
     check("two kills without a terminal", run.returncode == 0, out + run.stderr)
-    check("each switch took over once", len(set(re.findall(r"switch (\d) took over", out))) == 2, out)
-    check("the steps of each recovery are said", len(re.findall("detect .*collect .*store", out)) == 2, out)
+    check("each switch took over once", len(set(re.findall(r"switch (\d) took over", out))) == 2,
+          out)
+    check("the steps of each recovery are said",
+          len(re.findall("detect .*collect .*store", out)) == 2, out)
     records = re.findall(r"([\d,]+) records read once more: nothing lost", out)
     check("records were read after each kill", len(records) == 2 and "0" not in records, out)
     check("it ends with what was lost", out.endswith("\nnothing lost\n"), out)
     check("its processes and files are gone", is_clean(data), parts(data))
-    refused = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    check("on no terminal it says what to give", refused.returncode == 2 and "--headless" in refused.stderr)
+    refused = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True,
+                             stdin=subprocess.DEVNULL)
+    check("on no terminal it says what to give",
+          refused.returncode == 2 and "--headless" in refused.stderr)
 
 
 def get(url):
@@ -70,13 +74,15 @@ def kill(console, origin, token):
 
 def on_a_terminal(data):
     demo = Terminal(data)
-    check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +stands by"), demo.shown)
+    check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +stands by"),
+          demo.shown)
     # A piece that was read may end anywhere, also within these.
     check("it names the gateway", demo.shows(r"redis-cli -h \S+ -p \d+\D"), demo.shown)
     check("and where ctl asks", demo.shows(r"ctl status --metrics [\d.:]+[^\d.:]"), demo.shown)
     redis = re.search(r"redis-cli -h (\S+) -p (\d+)\D", demo.shown)
     asked = subprocess.run(
-        ["redis-cli", "-h", redis[1], "-p", redis[2], "set", "greeting", "hello"], capture_output=True, text=True
+        ["redis-cli", "-h", redis[1], "-p", redis[2], "set", "greeting", "hello"],
+        capture_output=True, text=True
     )
     check("the gateway that it names answers", asked.stdout == "OK\n", f"{asked}\n{demo.shown}")
     metrics = re.search(r"ctl status --metrics ([\d.:]+)[^\d.:]", demo.shown)[1]
@@ -122,7 +128,8 @@ def ended_otherwise(data):
         if name == "kill -9":
             check("it was killed", code == -signal.SIGKILL, code)
         else:
-            check(f"{name} ends it with 0, and what was lost", code == 0 and "nothing lost" in demo.shown, demo.shown)
+            check(f"{name} ends it with 0, and what was lost",
+                  code == 0 and "nothing lost" in demo.shown, demo.shown)
             check(f"the terminal is as before {name}", demo.restored())
         check(f"its processes and files are gone after {name}", is_clean(data), parts(data))
 

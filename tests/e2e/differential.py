@@ -1,6 +1,7 @@
-"""The script of the gateway's differential test (crates/gateway/tests/differential.script), which there runs over a rack
-that is pretended, on real ones: in one process, and a process a part; over keys that aren't cached, and that are. Each
-reply must be redis-server's, byte for byte. Run by differential.sh.
+"""The script of the gateway's differential test (crates/gateway/tests/differential.script), which
+there runs over a rack that is pretended, on real ones: in one process, and a process a part; over
+keys that aren't cached, and that are. Each reply must be redis-server's, byte for byte. Run by
+differential.sh.
 """
 
 import os
@@ -56,7 +57,8 @@ def agree(line, got, wanted):
 
 
 def scanned(connection, arguments, reply):
-    """What a whole scan finds that began with this reply: where a rack's pages end is its own business."""
+    """What a whole scan finds that began with this reply: where a rack's pages end is its own
+    business."""
     found = []
     while True:
         # *2, $n, the cursor, *m, and for each key its length and the key.
@@ -90,7 +92,8 @@ def compare(what, redis, gateway):
 def cached(metrics):
     """Keys in the cache."""
     with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=10) as told:
-        return int(re.search(r"^switchback_cached_keys (\d+)$", told.read().decode(), re.MULTILINE)[1])
+        return int(
+            re.search(r"^switchback_cached_keys (\d+)$", told.read().decode(), re.MULTILINE)[1])
 
 
 with temporary() as directory:

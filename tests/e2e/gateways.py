@@ -1,5 +1,5 @@
-"""Two gateways change one key at the same time, by scripts, transactions with WATCH, and INCR: no change is lost. Run by
-gateways.sh.
+"""Two gateways change one key at the same time, by scripts, transactions with WATCH, and INCR: no
+change is lost. Run by gateways.sh.
 """
 
 import os
@@ -39,12 +39,14 @@ def second_gateway(rack):
         text = file.read()
     spool = os.path.join(rack.directory, "second-spool")
     own = f'[gateway]\nresp = "{resp}"\nmetrics = "{metrics}"\nspool = "{spool}"\n'
-    text, replaced = re.subn(r'\[gateway\]\nresp = "[^"]+"\nmetrics = "[^"]+"\n', lambda _: own, text)
+    text, replaced = re.subn(r'\[gateway\]\nresp = "[^"]+"\nmetrics = "[^"]+"\n', lambda _: own,
+                             text)
     assert replaced == 1, text
     config = os.path.join(rack.directory, "second.toml")
     with open(config, "w") as file:
         file.write(text)
-    gateway = Process("second gateway", "gateway", "--config", config, log=os.path.join(rack.directory, "second.log"))
+    gateway = Process("second gateway", "gateway", "--config", config,
+                      log=os.path.join(rack.directory, "second.log"))
     gateway.wait_ready()
     return gateway, resp
 
@@ -62,7 +64,8 @@ def run(rack):
             errors.append(f"{how.__name__} at {address}: {error}")
 
     ways = [by_script, by_command, by_transaction]
-    threads = [threading.Thread(target=change, args=(address, how)) for address in (rack.resp, resp) for how in ways]
+    threads = [threading.Thread(target=change, args=(address, how)) for address in (rack.resp, resp)
+               for how in ways]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -70,7 +73,8 @@ def run(rack):
     gateway.kill()
     check("no change failed", not errors, errors)
     found = int(Client(rack.resp).insist("GET", "count"))
-    check("every change is in the record", found == CHANGES * len(threads), f"{found} of {CHANGES * len(threads)}")
+    check("every change is in the record", found == CHANGES * len(threads),
+          f"{found} of {CHANGES * len(threads)}")
 
 
 # No switch is taken for dead since a busy machine lets it wait: what is under way would be

@@ -1,7 +1,8 @@
-"""Hostile peers on the data, control and RESP ports of a rack of real processes: packets replayed, recombined, cut off
-and random, claims of long frames, half frames, thousands of connections. No process ends or takes more memory than is
-stated here, and clients are served meanwhile and after. Run by hostile.sh, which says what this machine can't do:
-`--without fragments`, `--without connections` (fewer of these).
+"""Hostile peers on the data, control and RESP ports of a rack of real processes: packets replayed,
+recombined, cut off and random, claims of long frames, half frames, thousands of connections. No
+process ends or takes more memory than is stated here, and clients are served meanwhile and after.
+Run by hostile.sh, which says what this machine can't do: `--without fragments`,
+`--without connections` (fewer of these).
 """
 
 import argparse
@@ -29,15 +30,18 @@ GROWTH_MAX_MB = 384
 def constant(file, name):
     """A number as the sources have it, so that what is sent is of this version."""
     declaration = rf"^\s*(?:(?:pub(?:\(crate\))? )?const )?{name}(?:: \w+)? = (0x[0-9a-f_]+|\d+)[;,]$"
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../crates", file)) as source:
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                           "../../crates", file)) as source:
         [found] = re.findall(declaration, source.read(), re.MULTILINE)
     return int(found, 0)
 
 
 def field(name):
     """Where the header has a field, as the datapath asserts it of its C structure."""
-    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../datapath/wire.h")) as source:
-        [(offset, length)] = re.findall(rf"^ +X\({name}, (\d+), (\d+)\)", source.read(), re.MULTILINE)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                           "../../datapath/wire.h")) as source:
+        [(offset, length)] = re.findall(rf"^ +X\({name}, (\d+), (\d+)\)", source.read(),
+                                        re.MULTILINE)
     return slice(int(offset), int(offset) + int(length))
 
 
@@ -67,7 +71,8 @@ def addresses_of(config):
     """The ports of the rack, by what listens there."""
     with open(config) as file:
         text = file.read()
-    found = lambda section, name: re.findall(rf'\[+{section}\]+\n(?:[^\[]*?\n)?{name} = "([^"]+)"', text)
+    found = lambda section, name: re.findall(
+        rf'\[+{section}\]+\n(?:[^\[]*?\n)?{name} = "([^"]+)"', text)
     pair = lambda address: (address.rsplit(":", 1)[0], int(address.rsplit(":", 1)[1]))
     return {
         "switches": [pair(address) for address in found("switch", "address")],
@@ -92,7 +97,8 @@ def frame(body):
 
 def introduction(number, kind=CLIENT):
     """As client number `number`, or another part, introduces itself to the controller."""
-    return frame(varint(MAGIC << 16 | CONTROL_VERSION) + kind + varint(number) + varint(CONTROL_VERSION))
+    return frame(varint(MAGIC << 16 | CONTROL_VERSION) + kind + varint(number)
+                 + varint(CONTROL_VERSION))
 
 
 def value_of(fragment):
@@ -135,7 +141,8 @@ def listen(host):
 class Hostile:
     def __init__(self, rack, without):
         self.without = without
-        self.rack, self.random, self.addresses = rack, random.Random(SEED), addresses_of(rack.config)
+        self.rack, self.random = rack, random.Random(SEED)
+        self.addresses = addresses_of(rack.config)
         self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.open = []
 
@@ -199,14 +206,16 @@ class Hostile:
             if self.is_staged(recombined, packets):
                 break
         else:
-            raise AssertionError("no recombined fragment was staged: what is refused at once attacks nothing")
+            raise AssertionError(
+                "no recombined fragment was staged: what is refused at once attacks nothing")
         cut = [packet[:self.random.randrange(len(packet))] for packet in packets]
         self.spray(packets + recombined + cut)
 
     def recombined(self, packets):
         """Fragments that say that they are of another value than they are."""
         fragments = [packet for packet in packets if packet[OP] == FRAGMENT]
-        assert len({len(packet) for packet in fragments}) > 1, "values were staged under several keys"
+        lengths = {len(packet) for packet in fragments}
+        assert len(lengths) > 1, "values were staged under several keys"
         recombined = []
         for _ in range(5_000):
             one, other = bytearray(self.random.choice(fragments)), self.random.choice(fragments)
@@ -229,7 +238,8 @@ class Hostile:
         for packet in itertools.islice(strange, 20):
             self.spray([packet])
             sent.add(value_of(packet))
-            answers = (answer for answer in self.heard(sniffer, 0.5) if answer[OP] == FRAGMENT_REPLY)
+            answers = (answer for answer in self.heard(sniffer, 0.5)
+                       if answer[OP] == FRAGMENT_REPLY)
             # Perhaps to an earlier one: a busy machine may answer late.
             if any(value_of(answer) in sent for answer in answers):
                 return True
@@ -257,7 +267,8 @@ class Hostile:
         self.open.append(connection)
 
     def check_introduction(self):
-        """Fails if the controller refuses the introduction, so that nothing after it would be read."""
+        """Fails if the controller refuses the introduction, so that nothing after it would be
+        read."""
         connection = self.connect(self.addresses["controller"])
         connection.sendall(introduction(1 << 40))
         connection.settimeout(PATIENCE_S)
@@ -286,7 +297,8 @@ class Hostile:
         limit = max(soft, min(wanted, hard))
         resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
         count = min(CONNECTIONS, limit - 500)
-        assert count == CONNECTIONS or "connections" in self.without, f"only {hard} open files are allowed"
+        is_allowed = count == CONNECTIONS or "connections" in self.without
+        assert is_allowed, f"only {hard} open files are allowed"
         for address in (self.addresses["controller"], self.addresses["gateway"]):
             for _ in range(count):
                 self.say(address, b"*1\r\n$4\r\n")
@@ -315,7 +327,8 @@ def serves(rack, writers, after):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--without", action="append", default=[], choices=["fragments", "connections"])
+    parser.add_argument("--without", action="append", default=[],
+                        choices=["fragments", "connections"])
     without = parser.parse_args().without
     print(f"HOSTILE_SEED={SEED}")
     with temporary() as directory:
@@ -326,7 +339,8 @@ def main():
             await_writes(writers, "the start")
             rack.peaks_mb = {name: peak_mb(part.process) for name, part in rack.parts.items()}
             hostile = Hostile(rack, without)
-            for attack in (hostile.nonsense, hostile.replayed_and_recombined, hostile.control_frames):
+            for attack in (hostile.nonsense, hostile.replayed_and_recombined,
+                           hostile.control_frames):
                 attack()
                 serves(rack, writers, attack.__name__)
             for _ in hostile.crowds():

@@ -16,7 +16,8 @@ FILTER = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
 
 
 def make(path):
-    made = subprocess.run(["contrib/oci/image.sh", "small", str(path)], capture_output=True, text=True)
+    made = subprocess.run(["contrib/oci/image.sh", "small", str(path)], capture_output=True,
+                          text=True)
     check("an image is made", made.returncode == 0, made.stdout + made.stderr)
 
 
@@ -42,14 +43,17 @@ class Image:
 
 def check_image(path, directory):
     image = Image(path, directory)
-    check("it says which layout it has", image.json("oci-layout") == {"imageLayoutVersion": "1.0.0"})
+    check("it says which layout it has",
+          image.json("oci-layout") == {"imageLayoutVersion": "1.0.0"})
     (described,) = image.json("index.json")["manifests"]
-    check("it has a name", described["annotations"]["org.opencontainers.image.ref.name"].startswith("switchback:"))
+    check("it has a name",
+          described["annotations"]["org.opencontainers.image.ref.name"].startswith("switchback:"))
     manifest = json.loads(image.blob(described))
     config = json.loads(image.blob(manifest["config"]))
     layers = [gzip.decompress(image.blob(layer)) for layer in manifest["layers"]]
     found = ["sha256:" + hashlib.sha256(layer).hexdigest() for layer in layers]
-    check("its configuration names its layers", config["rootfs"] == {"type": "layers", "diff_ids": found}, config)
+    check("its configuration names its layers",
+          config["rootfs"] == {"type": "layers", "diff_ids": found}, config)
     check("it doesn't run as root", config["config"]["User"] == "10001:10001", config)
     blobs = {file.name for file in (image.directory / "blobs/sha256").iterdir()}
     used = {blob["digest"][7:] for blob in [described, manifest["config"], *manifest["layers"]]}
@@ -70,15 +74,18 @@ def check_running(path, root):
     # By the loader in it, which finds no library elsewhere.
     (loader,) = root.glob("lib64/ld-linux-*")
     libraries = ":".join({str(file.parent) for file in root.glob("**/*.so*")})
-    command = [loader, "--inhibit-cache", "--library-path", libraries, root / "usr/bin/switchback", "--version"]
+    command = [loader, "--inhibit-cache", "--library-path", libraries, root / "usr/bin/switchback",
+               "--version"]
     ran = subprocess.run(command, capture_output=True, text=True)
     check("the program runs with what is in it", ran.stdout.startswith("switchback "), ran)
     if not shutil.which("podman"):
         return  # image.sh says so
-    loaded = subprocess.run(["podman", "load", "--input", str(path)], capture_output=True, text=True)
+    loaded = subprocess.run(["podman", "load", "--input", str(path)], capture_output=True,
+                            text=True)
     check("podman loads it", loaded.returncode == 0, loaded)
     name = loaded.stdout.split()[-1]
-    ran = subprocess.run(["podman", "run", "--rm", name, "--version"], capture_output=True, text=True)
+    ran = subprocess.run(["podman", "run", "--rm", name, "--version"], capture_output=True,
+                         text=True)
     check("podman runs it", ran.stdout.startswith("switchback "), ran)
 
 

@@ -1,5 +1,6 @@
-/* Preloaded into a process by upgrade.py: kills it with SIGKILL at the KILL_AT_STEP-th call that changes files or makes
- * a change durable: before the call, or, of a write, after half of its bytes. Standard output and error don't count. */
+/* Preloaded into a process by upgrade.py: kills it with SIGKILL at the KILL_AT_STEP-th call that
+ * changes files or makes a change durable: before the call, or, of a write, after half of its
+ * bytes. Standard output and error don't count. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -44,7 +45,8 @@ int fdatasync(int file) {
 
 ssize_t write(int file, const void *bytes, size_t count) {
     struct stat about;
-    if (file > STDERR_FILENO && fstat(file, &about) == 0 && S_ISREG(about.st_mode) && is_last_step()) {
+    if (file > STDERR_FILENO && fstat(file, &about) == 0 && S_ISREG(about.st_mode) &&
+        is_last_step()) {
         NEXT(write)(file, bytes, count / 2);
         kill(getpid(), SIGKILL);
     }

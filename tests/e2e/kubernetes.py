@@ -1,4 +1,5 @@
-"""The Kubernetes manifests: their form, what they say of each other, and their rack, whose pods are processes here."""
+"""The Kubernetes manifests: their form, what they say of each other, and their rack, whose pods are
+processes here."""
 
 import os
 import shutil
@@ -23,13 +24,15 @@ def check_form(documents):
     for it in documents:
         if it["kind"] == "StatefulSet":
             check_set(it, names)
-    labels = [it["spec"]["template"]["metadata"]["labels"] for it in documents if it["kind"] == "StatefulSet"]
+    labels = [it["spec"]["template"]["metadata"]["labels"] for it in documents
+              if it["kind"] == "StatefulSet"]
     for it in documents:
         selector = it.get("spec", {}).get("selector", {})
         selector = selector.get("matchLabels", selector)
         if selector:
             found = [of for of in labels if selector.items() <= of.items()]
-            check(f"{it['kind']} {it['metadata']['name']} selects pods that there are", found, selector)
+            check(f"{it['kind']} {it['metadata']['name']} selects pods that there are", found,
+                  selector)
 
 
 def check_set(it, names):
@@ -46,7 +49,8 @@ def check_set(it, names):
 
 
 class Pod:
-    """A pod of a StatefulSet: a process with an address, directories and environment as Kubernetes would give it."""
+    """A pod of a StatefulSet: a process with an address, directories and environment as Kubernetes
+    would give it."""
 
     def __init__(self, files, directory, part, index, command):
         self.address = address(part, index)
@@ -85,7 +89,8 @@ def address(part, index):
 
 def redis(pod, *command):
     host = ["-h", pod.address, "-p", "6380", "--no-auth-warning", "-a", "secret"]
-    return subprocess.run(["redis-cli", *host, *command], capture_output=True, text=True).stdout.strip()
+    return subprocess.run(["redis-cli", *host, *command], capture_output=True,
+                          text=True).stdout.strip()
 
 
 def check_rack(files, directory):
@@ -95,7 +100,8 @@ def check_rack(files, directory):
             (container,) = spec["template"]["spec"]["containers"]
             for index in range(spec["replicas"]):
                 pods[part, index] = Pod(files, directory, part, index, container["command"])
-        logs = lambda: {str(at): (pod.directory / "log").read_text()[-500:] for at, pod in pods.items()}
+        logs = lambda: {str(at): (pod.directory / "log").read_text()[-500:]
+                        for at, pod in pods.items()}
         first, second = pods["gateway", 0], pods["gateway", 1]
         served = eventually(lambda: redis(first, "set", "greeting", "hello") == "OK")
         check("a gateway serves", served, logs())
@@ -105,10 +111,12 @@ def check_rack(files, directory):
         status = lambda: subprocess.run(
             [PROGRAM, "ctl", "status", "--metrics", metrics], capture_output=True, text=True
         ).stdout
-        check("every node is up", eventually(lambda: status().count(" up ") >= parts()["node"]["replicas"]), status())
+        check("every node is up",
+              eventually(lambda: status().count(" up ") >= parts()["node"]["replicas"]), status())
         check("a switch stands by", eventually(lambda: "stands by" in status()), status())
         moved = pods["node", 0].address
-        check("nodes are where their pods are", moved in open(pods["node", 0].directory / "run.d/rack.toml").read())
+        check("nodes are where their pods are",
+              moved in open(pods["node", 0].directory / "run.d/rack.toml").read())
     finally:
         for pod in pods.values():
             pod.process.kill()
@@ -124,7 +132,8 @@ with tempfile.TemporaryDirectory() as directory:
     (directory / "secret").mkdir()
     (directory / "secret/password").write_text("secret")
     (directory / "rack.toml").write_text(files["rack.toml"])
-    checked = subprocess.run([PROGRAM, "config", "check", directory / "rack.toml"], capture_output=True, text=True)
+    checked = subprocess.run([PROGRAM, "config", "check", directory / "rack.toml"],
+                             capture_output=True, text=True)
     check("config check accepts rack.toml", checked.returncode == 0, checked)
     replicas = {part: spec["replicas"] for part, spec in parts().items()}
     listed = f"{replicas['switch']} switches, {replicas['node']} nodes"

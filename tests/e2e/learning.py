@@ -1,9 +1,11 @@
-"""What learning must not break (docs/understand/learning.md, "What it may cost"): beside a pass over all keys, and
-beside an attacker who asks for a new key at each request, the cache answers as many requests for popular keys as
-before, and new keys cost no more offers and admissions than are allowed.
+"""What learning must not break (docs/understand/learning.md, "What it may cost"): beside a pass
+over all keys, and beside an attacker who asks for a new key at each request, the cache answers as
+many requests for popular keys as before, and new keys cost no more offers and admissions than are
+allowed.
 
-Everything is counted, in requests and by the rack's own metrics, so that a slow machine sees the same. Only what is
-allowed grows with time, as `admissions_per_s` says. Run by learning.sh; LEARNING_SEED says in which order (any).
+Everything is counted, in requests and by the rack's own metrics, so that a slow machine sees the
+same. Only what is allowed grows with time, as `admissions_per_s` says. Run by learning.sh;
+LEARNING_SEED says in which order (any).
 """
 
 import os
@@ -26,10 +28,12 @@ VALUE = b"v" * 100
 
 
 class Up:
-    """`switchback up`, and a client of it. As a context it ends with the block: in order, unless the block failed."""
+    """`switchback up`, and a client of it. As a context it ends with the block: in order, unless
+    the block failed."""
 
     def __init__(self, directory, cache):
-        self.config, self.log = os.path.join(directory, "rack.toml"), os.path.join(directory, "up.log")
+        self.config = os.path.join(directory, "rack.toml")
+        self.log = os.path.join(directory, "up.log")
         with open(self.config, "w") as file:
             # A request that is sent again would be counted twice, and in memory no packet is lost.
             # A switch that a busy machine lets wait isn't taken for dead: its cache would be lost.
@@ -84,7 +88,8 @@ retry_ms = [60000, 60000]
         self.read(keys)
 
     def settled(self):
-        """What is counted once the nodes, which say it now and then, have counted each offer that came of them."""
+        """What is counted once the nodes, which say it now and then, have counted each offer that
+        came of them."""
         until = time.monotonic() + PATIENCE_S
         while (counted := self.counted()).offered < counted.admitted + counted.declined:
             assert time.monotonic() < until, "more keys were admitted or declined than offered"
@@ -102,7 +107,8 @@ class Counted:
     def __init__(self, text):
         self.text = text
         self.by_cache = self.total("switchback_switch_answers_total", 'verb="read",by="switch"')
-        self.reads = self.by_cache + self.total("switchback_switch_answers_total", 'verb="read",by="node"')
+        self.reads = self.by_cache + self.total("switchback_switch_answers_total",
+                                                'verb="read",by="node"')
         self.told = self.total("switchback_hot_misses_total")
         self.offered = self.total("switchback_node_offers_total")
         self.admitted = self.total("switchback_admissions_total")
@@ -117,8 +123,8 @@ class Counted:
 
 
 def cost(up, asked, others, answers):
-    """What other keys cost, asked for once each and evenly among requests for popular ones: the hit ratio of the latter
-    without them and beside them."""
+    """What other keys cost, asked for once each and evenly among requests for popular ones: the hit
+    ratio of the latter without them and beside them."""
     before = up.counted()
     up.read(asked)
     began = up.counted()
@@ -147,7 +153,8 @@ def named(prefix, count):
 
 
 def a_pass_over_all_keys(directory):
-    """A cache that is full of popular keys, and a pass over all others: forty times as many as it holds."""
+    """A cache that is full of popular keys, and a pass over all others: forty times as many as it
+    holds."""
     popular, others = named(b"popular", 500), named(b"other", 20_000)
     # A sketch about as wide as the cache has records, as by default: other keys show in each key's
     # counters.
@@ -167,17 +174,20 @@ def new_keys(directory):
     """A cache that has room: each new key is hot at once, and only the limit keeps it away."""
     popular, others, per_s = named(b"popular", 400), named(b"new", 150_000), 200
     began_s = time.monotonic()
-    with Up(directory, f"records = 65536\nclasses = [[128, 65536]]\nadmissions_per_s = {per_s}") as up:
+    with Up(directory,
+            f"records = 65536\nclasses = [[128, 65536]]\nadmissions_per_s = {per_s}") as up:
         up.write(popular)
         up.learn(popular)
         cost(up, random.Random(SEED).choices(popular, k=20_000), others, {VALUE, None})
         all_of = up.settled()
         # The bucket holds the offers of two periods, and at least one; the pipeline has as many.
         allowed = per_s * (time.monotonic() - began_s) + 2 * max(1, per_s * 2 * PERIOD_S)
-    print(f"since the start {allowed:.0f} allowed: {all_of.told} told of, {all_of.offered} offered, "
-          f"{all_of.admitted} admitted, {all_of.declined} declined", flush=True)
+    print(f"since the start {allowed:.0f} allowed: {all_of.told} told of, "
+          f"{all_of.offered} offered, {all_of.admitted} admitted, {all_of.declined} declined",
+          flush=True)
     assert allowed < len(others) / 2, "too slow for the limit to be reached"
-    assert len(popular) < all_of.told <= allowed and all_of.offered <= allowed, "more offers than are allowed"
+    assert len(popular) < all_of.told <= allowed, "more offers than are allowed"
+    assert all_of.offered <= allowed, "more offers than are allowed"
     assert all_of.admitted + all_of.declined <= allowed, "more admissions than are allowed"
 
 

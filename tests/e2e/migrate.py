@@ -1,4 +1,5 @@
-"""`switchback import` and `export`: what a redis-server has, a rack has, and another redis-server again."""
+"""`switchback import` and `export`: what a redis-server has, a rack has, and another redis-server
+again."""
 
 import json
 import os
@@ -27,7 +28,8 @@ class Redis:
         os.makedirs(directory, exist_ok=True)
         host, port = address.rsplit(":", 1)
         self.process = subprocess.Popen(
-            ["redis-server", "--port", port, "--bind", host, "--dir", directory, "--save", "", *more],
+            ["redis-server", "--port", port, "--bind", host, "--dir", directory, "--save", "",
+             *more],
             stdout=subprocess.DEVNULL)
         assert eventually(lambda: self.answers(address)), "redis-server doesn't start"
 
@@ -70,10 +72,12 @@ def fill(address):
     commands = []
     for at in range(KEYS):
         key = b"key:%d" % at if at % 100 else b"\x00\xff\r\n%d" % at
-        value = random.randbytes(random.choice([0, 1, 12, 70, 128, 400] + [20_000] * (at % 97 == 0)))
+        value = random.randbytes(
+            random.choice([0, 1, 12, 70, 128, 400] + [20_000] * (at % 97 == 0)))
         if at % 7 == 0:
             value = b"%d" % random.randint(-2**63, 2**63 - 1)
-        commands.append((b"SET", key, value) + ((b"PX", b"%d" % random.randint(600_000, 10**10)) if at % 3 == 0 else ()))
+        commands.append((b"SET", key, value)
+                        + ((b"PX", b"%d" % random.randint(600_000, 10**10)) if at % 3 == 0 else ()))
     for at in range(50):
         commands.append((b"RPUSH", b"list:%d" % at, b"x"))
     for answer in client.pipeline(commands):
@@ -81,7 +85,8 @@ def fill(address):
 
 
 def run(directory, *arguments):
-    return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True, timeout=300)
+    return subprocess.run([PROGRAM, *arguments], cwd=directory, capture_output=True, text=True,
+                          timeout=300)
 
 
 def stage(directory):
@@ -149,8 +154,9 @@ class Writers(threading.Thread):
 
 
 class Forgetful(threading.Thread):
-    """Passes on what one client and a gateway say to each other, but for the answers to some writes: those it turns into
-    what a gateway says that had no answer in time. They have happened all the same."""
+    """Passes on what one client and a gateway say to each other, but for the answers to some
+    writes: those it turns into what a gateway says that had no answer in time. They have happened
+    all the same."""
 
     WORDS = b"-INDETERMINATE the write may or may not have happened\r\n"
 
@@ -164,7 +170,8 @@ class Forgetful(threading.Thread):
 
     def run(self):
         client, gateway = self.listener.accept()[0], socket.create_connection(self.gateway)
-        threading.Thread(target=self.carry, args=(client, gateway, lambda said: said), daemon=True).start()
+        threading.Thread(target=self.carry, args=(client, gateway, lambda said: said),
+                         daemon=True).start()
         self.carry(gateway, client, self.forget)
 
     def forget(self, said):
@@ -184,29 +191,36 @@ class Forgetful(threading.Thread):
 
 
 def certificates(directory, host):
-    """A CA, and certificates of it for a server on this host and for a client, beside another CA (stranger)."""
+    """A CA, and certificates of it for a server on this host and for a client, beside another CA
+    (stranger)."""
     new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    openssl = lambda *arguments: subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+    openssl = lambda *arguments: subprocess.run(["openssl", *arguments], cwd=directory, check=True,
+                                                capture_output=True)
     for ca in ("ca", "stranger"):
-        openssl("req", "-x509", *new_key, "-days", "30", "-subj", f"/CN={ca}", "-keyout", f"{ca}.key", "-out", f"{ca}.crt")
+        openssl("req", "-x509", *new_key, "-days", "30", "-subj", f"/CN={ca}", "-keyout",
+                f"{ca}.key", "-out", f"{ca}.crt")
     Path(directory, "names").write_text(f"subjectAltName=IP:{host}")
     for name in ("server", "client"):
-        openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.csr")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "30",
-                "-extfile", "names", "-out", f"{name}.crt")
+        openssl("req", *new_key, "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out",
+                f"{name}.csr")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key",
+                "-CAcreateserial", "-days", "30", "-extfile", "names", "-out", f"{name}.crt")
 
 
 def over_tls(directory, resp):
     """The same from a redis-server that asks its clients for certificates, as managed ones do."""
     plain, secure = free_addresses(2)
     certificates(directory, secure.rsplit(":", 1)[0])
-    redis = Redis(f"{directory}/secure", plain, "--tls-port", secure.rsplit(":", 1)[1], "--tls-auth-clients", "yes",
-                  *(word for option, file in [("cert", "server.crt"), ("key", "server.key"), ("ca-cert", "ca.crt")]
+    redis = Redis(f"{directory}/secure", plain, "--tls-port", secure.rsplit(":", 1)[1],
+                  "--tls-auth-clients", "yes",
+                  *(word for option, file in [("cert", "server.crt"), ("key", "server.key"),
+                                              ("ca-cert", "ca.crt")]
                     for word in (f"--tls-{option}-file", f"{directory}/{file}")))
     fill(plain)
     Client(resp).insist("FLUSHALL")
     ours = ["--cert", "client.crt", "--key", "client.key"]
-    import_from = lambda url, *more: run(directory, "import", "--from", url, "--to", f"redis://{resp}", *more)
+    import_from = lambda url, *more: run(directory, "import", "--from", url,
+                                         "--to", f"redis://{resp}", *more)
     done = import_from(f"rediss://{secure}", "--cacert", "ca.crt", *ours)
     check("an import over TLS", done.returncode == 0, done.stdout + done.stderr)
     differ = differences(content(plain), content(resp))
@@ -220,7 +234,8 @@ def over_tls(directory, resp):
     Client(plain).run("SET", "late", "1")
     strings = Client(plain).run("DBSIZE") - 50
     check("all is copied, the change too", eventually(
-        lambda: Client(resp).run("GET", "late") == b"1" and Client(resp).insist("DBSIZE") >= strings))
+        lambda: Client(resp).run("GET", "late") == b"1"
+        and Client(resp).insist("DBSIZE") >= strings))
     # Only a page or two of keys that are no strings may be left to scan, and it scans a page before
     # it takes changes.
     for change in [b"2", b"3", b"4", b"5"]:
@@ -230,8 +245,10 @@ def over_tls(directory, resp):
     out, err = follow.communicate(timeout=120)
     check("and it ends", follow.returncode == 0, out + err)
 
-    done = run(directory, "export", "--from", f"rediss://{secure}", "--to", "secure.rdb", "--cacert", "ca.crt", *ours)
-    check("an export over TLS", done.returncode == 0 and Path(directory, "secure.rdb").exists(), done.stdout + done.stderr)
+    done = run(directory, "export", "--from", f"rediss://{secure}", "--to", "secure.rdb",
+               "--cacert", "ca.crt", *ours)
+    check("an export over TLS", done.returncode == 0 and Path(directory, "secure.rdb").exists(),
+          done.stdout + done.stderr)
 
     for url, more, says in [
         (f"rediss://{secure}", ours, "UnknownIssuer"),
@@ -246,7 +263,8 @@ def over_tls(directory, resp):
         (f"rediss://{secure}/#insecure", [], "#insecure isn't taken"),
     ]:
         done = import_from(url, *more)
-        check(f"refused with: {says}", done.returncode == 1 and done.stderr.count(says) == 1, done.stdout + done.stderr)
+        check(f"refused with: {says}", done.returncode == 1 and done.stderr.count(says) == 1,
+              done.stdout + done.stderr)
     redis.end()
 
 
@@ -353,8 +371,8 @@ def deleting(directory, source, resp):
 with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     source, target, resp, metrics = free_addresses(4)
     redis = Redis(f"{directory}/source", source)
-    rack = Process("rack", "up", "--data", f"{directory}/data", "--nodes", "2", "--resp", resp, "--metrics", metrics,
-                   log=f"{directory}/log")
+    rack = Process("rack", "up", "--data", f"{directory}/data", "--nodes", "2", "--resp", resp,
+                   "--metrics", metrics, log=f"{directory}/log")
     rack.wait_ready()
     fill(source)
     before = content(source)
@@ -366,7 +384,8 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     partly = len(content(resp))
     check("it has copied some", 0 < partly < len(before), partly)
     done = run(directory, "import", *urls)
-    check("it goes on", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
+    check("it goes on", done.returncode == 0 and "going on after" in done.stderr,
+          done.stdout + done.stderr)
     check("it says what it left out", "left out 50 keys: no string" in done.stdout, done.stdout)
     check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
     check("nothing is left of the state", not os.path.exists(f"{directory}/{STATE}"))
@@ -374,10 +393,13 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     # What became of some writes isn't known, as when a switch dies meanwhile.
     Client(resp).run("FLUSHALL")
     forgetful = Forgetful(resp, answers=700)
-    done = run(directory, "import", "--from", f"redis://{source}", "--to", f"redis://{forgetful.address}")
-    check("writes of unknown outcome are written again", done.returncode == 0, done.stdout + done.stderr)
+    done = run(directory, "import", "--from", f"redis://{source}",
+               "--to", f"redis://{forgetful.address}")
+    check("writes of unknown outcome are written again", done.returncode == 0,
+          done.stdout + done.stderr)
     check("there were some", forgetful.answers == 0, forgetful.answers)
-    check("the rack has what the source has", not differences(before, content(resp)), differences(before, content(resp))[:5])
+    check("the rack has what the source has", not differences(before, content(resp)),
+          differences(before, content(resp))[:5])
 
     # Nothing is ever known: Ctrl-C ends it all the same.
     forgetful = Forgetful(resp, answers=10**9)
@@ -411,17 +433,22 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
 
     export = ["export", "--from", f"redis://{resp}", "--to", "dump.rdb"]
     undo = lambda: Path(directory, "dump.rdb").unlink(missing_ok=True)
-    killed = kill_midway(f"{directory}/dump.rdb.state", undo, *export, "--batch", "50", cwd=directory)
+    killed = kill_midway(f"{directory}/dump.rdb.state", undo, *export, "--batch", "50",
+                         cwd=directory)
     check("an export is killed in the midst", killed)
     done = run(directory, *export)
-    check("it goes on as well", done.returncode == 0 and "going on after" in done.stderr, done.stdout + done.stderr)
-    check("what is unfinished is gone", sorted(name for name in os.listdir(directory) if "dump" in name) == ["dump.rdb"])
+    check("it goes on as well", done.returncode == 0 and "going on after" in done.stderr,
+          done.stdout + done.stderr)
+    check("what is unfinished is gone",
+          sorted(name for name in os.listdir(directory) if "dump" in name) == ["dump.rdb"])
     again = run(directory, *export)
-    check("a file isn't overwritten", again.returncode == 1 and "is there already" in again.stderr, again.stderr)
+    check("a file isn't overwritten", again.returncode == 1 and "is there already" in again.stderr,
+          again.stderr)
     other = Redis(directory, target, "--dbfilename", "dump.rdb")
     differ = differences(content(resp), content(target))
     check("redis-server loads what the rack has", not differ, differ[:5])
-    checked = subprocess.run(["redis-check-rdb", f"{directory}/dump.rdb"], capture_output=True, text=True)
+    checked = subprocess.run(["redis-check-rdb", f"{directory}/dump.rdb"], capture_output=True,
+                             text=True)
     check("redis-check-rdb finds it good", "RDB looks OK" in checked.stdout, checked.stdout)
 
     # A part of a scan of few keys finds none.
@@ -430,12 +457,15 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
         if keys:
             ours.insist("SET", "alone", "1")
         few = run(directory, "export", "--from", f"redis://{resp}", "--to", f"few-{keys}.rdb")
-        check(f"an export of few records: {keys}", few.stdout.endswith(f": {keys} record{'' if keys == 1 else 's'}\n"), few.stdout + few.stderr)
+        check(f"an export of few records: {keys}", few.stdout.endswith(
+            f": {keys} record{'' if keys == 1 else 's'}\n"), few.stdout + few.stderr)
 
     wrong = run(directory, "export", "--from", f"redis://{metrics}", "--to", "wrong.rdb")
-    check("a server of something else is told", "what answers there is no Redis" in wrong.stderr, wrong.stderr)
+    check("a server of something else is told", "what answers there is no Redis" in wrong.stderr,
+          wrong.stderr)
     missing = run(directory, "import", "--from", "redis://127.0.0.1:1", "--to", f"redis://{resp}")
-    check("a source that isn't there is named", "no connection to 127.0.0.1:1" in missing.stderr, missing.stderr)
+    check("a source that isn't there is named", "no connection to 127.0.0.1:1" in missing.stderr,
+          missing.stderr)
     other.end()
     redis.end()
     over_tls(directory, resp)

@@ -1,8 +1,8 @@
-"""A rack of real processes, each in a network namespace, under faults and load; its clients' histories are checked for
-linearizability.
+"""A rack of real processes, each in a network namespace, under faults and load; its clients'
+histories are checked for linearizability.
 
-Safety is asserted always; that the rack serves, only once everything has been healed, with plenty of time.
-The argument is the rack's shape, one of SHAPES. Run by nemesis.sh.
+Safety is asserted always; that the rack serves, only once everything has been healed, with plenty
+of time. The argument is the rack's shape, one of SHAPES. Run by nemesis.sh.
 """
 
 import collections
@@ -33,7 +33,8 @@ SECONDS = float(os.environ.get("NEMESIS_SECONDS", "30"))
 # A run of this length has had each kind of fault in each kind of part several times.
 LONG_S = 300
 SEED = int(os.environ.get("NEMESIS_SEED", random.randrange(1_000_000)))
-CHECKER = os.environ.get("SWITCHBACK_SIM", os.path.join(os.path.dirname(SWITCHBACK), "switchback-sim"))
+CHECKER = os.environ.get("SWITCHBACK_SIM",
+                         os.path.join(os.path.dirname(SWITCHBACK), "switchback-sim"))
 HEAL_LIMIT_S = 120
 CLONE_NEWNET = 0x40000000
 
@@ -57,7 +58,8 @@ def kind_of(name):
 
 
 def do_talk(shape, name, other):
-    """All parts talk to the switches and to the controller, switches to those of the layers beside theirs."""
+    """All parts talk to the switches and to the controller, switches to those of the layers beside
+    theirs."""
     kinds = {kind_of(name), kind_of(other)}
     if kinds == {"switch"}:
         return abs(shape.layer(name) - shape.layer(other)) == 1
@@ -121,8 +123,8 @@ class Network:
     def reach(self, name, other, does=True):
         """Whether what one part sends reaches the other; if not, it vanishes on the way."""
         number = self.numbers[other]
-        run("ip", "-n", self.space(name), "neighbour", "replace", f"10.0.0.{number}", "dev", "eth0", "nud", "permanent",
-            "lladdr", mac(number) if does else self.NOWHERE)
+        run("ip", "-n", self.space(name), "neighbour", "replace", f"10.0.0.{number}", "dev", "eth0",
+            "nud", "permanent", "lladdr", mac(number) if does else self.NOWHERE)
 
 
 class Rack:
@@ -206,16 +208,18 @@ deadline_ms = 1500
 
     def left_out(self):
         """Why chains go on without switches that live, by the switch."""
-        return {f"switch {its['index']}": its["error"] for its in self.told("/switches") or [] if its["error"]}
+        return {f"switch {its['index']}": its["error"] for its in self.told("/switches") or []
+                if its["error"]}
 
     def add_switches(self):
         """An operator has switches tried again that were left out."""
         for name in self.left_out():
-            run("ip", "netns", "exec", self.network.space("controller"), SWITCHBACK, "ctl", "--metrics", METRICS,
-                "switches", "add", name.split()[1])
+            run("ip", "netns", "exec", self.network.space("controller"), SWITCHBACK, "ctl",
+                "--metrics", METRICS, "switches", "add", name.split()[1])
 
     def role(self, name):
-        """What a part is at the moment: of a switch, what it does in its chain, as far as the controller tells."""
+        """What a part is at the moment: of a switch, what it does in its chain, as far as the
+        controller tells."""
         chains = self.chains_of_names() if kind_of(name) == "switch" else []
         if not chains:
             return kind_of(name)
@@ -223,16 +227,19 @@ deadline_ms = 1500
         return "spare" if not its else "owner" if its[-1] == name else "keeper"
 
     def chains_of_names(self):
-        """The switches of each chain, in the order in which requests pass them; none if the controller is silent."""
-        return [[f"switch {index}" for index in its["switches"]] for its in self.told("/chains") or []]
+        """The switches of each chain, in the order in which requests pass them; none if the
+        controller is silent."""
+        return [[f"switch {index}" for index in its["switches"]]
+                for its in self.told("/chains") or []]
 
 
 class Copies:
     """Which switches may be killed, so that a copy is left of all that clients were told.
 
-    Where switches protect it, each layer has a copy. So only switches of one layer are killed until the controller says
-    that all chains are recovered, and that none counts on a switch in the life that was ended. A switch that is paused
-    or cut off still has its copy. In a rack of one layer clients have copies.
+    Where switches protect it, each layer has a copy. So only switches of one layer are killed until
+    the controller says that all chains are recovered, and that none counts on a switch in the life
+    that was ended. A switch that is paused or cut off still has its copy. In a rack of one layer
+    clients have copies.
     """
 
     def __init__(self, rack, shape):
@@ -288,9 +295,11 @@ class History:
 
 
 class Keys:
-    """Some keys at a time, which all clients use; each is retired after COMMANDS commands, and looked at again later.
+    """Some keys at a time, which all clients use; each is retired after COMMANDS commands, and
+    looked at again later.
 
-    That is long enough to be cached, and the cache forgets soon how hot a retired one was: so those in use are cached.
+    That is long enough to be cached, and the cache forgets soon how hot a retired one was: so those
+    in use are cached.
     """
 
     COMMANDS, ACTIVE = 240, 12
@@ -328,7 +337,9 @@ def command(random, key, value):
     if choice < 0.43:
         return ["DEL", key]
     if key.startswith("c"):
-        return ["INCRBY", key, str(random.randrange(1, 4))] if choice < 0.95 else ["SET", key, str(random.randrange(10**6))]
+        if choice < 0.95:
+            return ["INCRBY", key, str(random.randrange(1, 4))]
+        return ["SET", key, str(random.randrange(10**6))]
     if key.startswith("l"):
         return ["APPEND", key, f"{value};"] if choice < 0.95 else ["GETDEL", key]
     if choice < 0.75:
@@ -353,7 +364,8 @@ class Load:
         while not self.stopping.is_set():
             key, is_old = self.keys.draw(self.random)
             written += 1
-            self.ask(["GET", key] if is_old else command(self.random, key, f"{self.number}.{written}"))
+            value = f"{self.number}.{written}"
+            self.ask(["GET", key] if is_old else command(self.random, key, value))
             time.sleep(0.001)
 
     def ask(self, words):
@@ -373,7 +385,8 @@ class Load:
         except Failed as error:
             # All but these say that nothing was changed.
             is_unknown = str(error).startswith(("INDETERMINATE", "MISCONF"))
-            self.history.add(client=self.number, type="unknown" if is_unknown else "fail", error=str(error))
+            self.history.add(client=self.number, type="unknown" if is_unknown else "fail",
+                             error=str(error))
             self.unknown += is_unknown
             self.failed += not is_unknown
         except OSError as error:
@@ -402,14 +415,19 @@ class Nemesis:
         self.log.append(f"{time.monotonic() - self.began:8.3f} s  {text}")
 
     def kinds(self):
-        """Every kind of fault in every kind of part, the frequent ones more than once: a switch is what serves."""
+        """Every kind of fault in every kind of part, the frequent ones more than once: a switch is
+        what serves."""
         faults = ["kill", "kill", "pause", "unplug", "one way", "both ways", "flicker"]
         parts = ["controller", "node", "gateway", "switch", "switch", "switch"]
-        between = ["one way between switches", "both ways between switches"] if self.shape.layers > 1 else []
-        return [(fault, part) for fault in faults for part in parts] + [(fault, "switch") for fault in between]
+        between = []
+        if self.shape.layers > 1:
+            between = ["one way between switches", "both ways between switches"]
+        return [(fault, part) for fault in faults for part in parts] + [
+            (fault, "switch") for fault in between]
 
     def draw(self, but=None):
-        """A fault that may happen now, and its part: the next of a deck of all kinds, so that a long run has each."""
+        """A fault that may happen now, and its part: the next of a deck of all kinds, so that a
+        long run has each."""
         while True:
             for at, (kind, part) in enumerate(self.deck):
                 names = [name for name in self.able(kind, part) if name != but]
@@ -420,9 +438,12 @@ class Nemesis:
             self.deck += self.random.sample(self.kinds(), len(self.kinds()))
 
     def able(self, kind, part):
-        """The parts that a kind of fault may hit. A cut between switches is one in a chain, if there is a long one."""
+        """The parts that a kind of fault may hit. A cut between switches is one in a chain, if
+        there is a long one."""
         names = [name for name in self.network.numbers if kind_of(name) == part]
-        chains = [its for its in self.rack.chains_of_names() if len(its) > 1] if "between switches" in kind else []
+        chains = []
+        if "between switches" in kind:
+            chains = [its for its in self.rack.chains_of_names() if len(its) > 1]
         return [name for its in chains for name in its] or names
 
     def other(self, kind, name):
@@ -482,7 +503,8 @@ class Nemesis:
             self.rack.watch(name)
 
     def look(self):
-        """Remembers what the controller tells: the last recovery, and how many records only switches have."""
+        """Remembers what the controller tells: the last recovery, and how many records only
+        switches have."""
         status = self.rack.told("/status")
         if status and status["recovery"]:
             self.recoveries[status["recovery"]["epoch"]] = status["recovery"]
@@ -493,7 +515,8 @@ class Nemesis:
     def lacks(self):
         """What a long run must have had, and this one didn't."""
         had = {(kind, "switch" if role in SWITCH_ROLES else role) for kind, role in self.counts}
-        wanted = {("kill", role) for role in SWITCH_ROLES if role != "keeper" or self.shape.layers > 1}
+        wanted = {("kill", role) for role in SWITCH_ROLES
+                  if role != "keeper" or self.shape.layers > 1}
         lacking = sorted(set(self.kinds()) - had) + sorted(wanted - set(self.counts))
         lacking = [f"{kind} of a {part}" for kind, part in lacking]
         source = "loaded" if self.shape.layers > 1 else "gathered"
@@ -503,8 +526,8 @@ class Nemesis:
 
 
 def read_back(loads, keys):
-    """Once all is healed every key answers, through every gateway. Returns failures, which keys have values, and how
-    long it took."""
+    """Once all is healed every key answers, through every gateway. Returns failures, which keys
+    have values, and how long it took."""
     until, failures, found = time.monotonic() + HEAL_LIMIT_S, [], []
     began = time.monotonic()
 
@@ -514,7 +537,8 @@ def read_back(loads, keys):
             reply, answered = load.ask(["GET", key])
             while not answered:
                 if time.monotonic() > until:
-                    failures.append(f"{key} doesn't answer {HEAL_LIMIT_S} s after the last fault was healed")
+                    failures.append(
+                        f"{key} doesn't answer {HEAL_LIMIT_S} s after the last fault was healed")
                     return
                 reply, answered = load.ask(["GET", key])
             if reply is not None:
@@ -536,7 +560,8 @@ def check(path, lie=None):
         path += ".lie"
         with open(path, "w") as file:
             file.write(lines)
-            file.write(json.dumps({"client": 99, "type": "invoke", "command": ["GET", lie[0]]}) + "\n")
+            file.write(json.dumps({"client": 99, "type": "invoke", "command": ["GET", lie[0]]})
+                       + "\n")
             file.write(json.dumps({"client": 99, "type": "ok", "reply": lie[1]}) + "\n")
     return subprocess.run([CHECKER, "--check-history", path], capture_output=True, text=True)
 
@@ -561,7 +586,8 @@ def judge(checked, found, path):
 
 def goes_on(loads, seconds):
     """Whether commands are answered for these seconds, and none fails."""
-    count = lambda: (sum(load.failed + load.unknown for load in loads), sum(load.answered for load in loads))
+    count = lambda: (sum(load.failed + load.unknown for load in loads),
+                     sum(load.answered for load in loads))
     before = count()
     time.sleep(seconds)
     after = count()
@@ -569,7 +595,8 @@ def goes_on(loads, seconds):
 
 
 def not_routed_around(rack, network, shape, loads):
-    """One direction between two neighbours dies, for good. What is wrong with what their chain makes of it."""
+    """One direction between two neighbours dies, for good. What is wrong with what their chain
+    makes of it."""
     if shape.layers == 1:
         return []
     keeper, owner = rack.chains_of_names()[0][-2:]
@@ -583,10 +610,12 @@ def not_routed_around(rack, network, shape, loads):
 
 
 def unhealed(rack, shape):
-    """Waits until each chain is as long as it can be, and protected as it was meant. What is wrong with it at last."""
+    """Waits until each chain is as long as it can be, and protected as it was meant. What is wrong
+    with it at last."""
     def is_right(its):
         protects = shape.layers > 1 and not its["preserved"] and its["domains"] == shape.layers
-        return its["phase"] == "serving" and len(its["switches"]) == shape.layers and (protects or shape.layers == 1)
+        is_whole = its["phase"] == "serving" and len(its["switches"]) == shape.layers
+        return is_whole and (protects or shape.layers == 1)
 
     until = time.monotonic() + HEAL_LIMIT_S
     while not (chains := rack.told("/chains")) or not all(map(is_right, chains)):
@@ -628,8 +657,10 @@ def main():
     failures += rack.ended + losses(directory)
     checked = check(path)
     failures += judge(checked, found, path)
-    answered, unknown, failed = (sum(getattr(load, its) for load in loads) for its in ["answered", "unknown", "failed"])
-    faults = ", ".join(f"{count} {kind} ({role})" for (kind, role), count in sorted(nemesis.counts.items()))
+    answered, unknown, failed = (sum(getattr(load, its) for load in loads)
+                                 for its in ["answered", "unknown", "failed"])
+    faults = ", ".join(
+        f"{count} {kind} ({role})" for (kind, role), count in sorted(nemesis.counts.items()))
     known = nemesis.recoveries.values()
     print(f"{name}, seed {SEED}: {answered} commands answered, {unknown} unknown, {failed} refused")
     print(f"faults: {faults}")

@@ -16,7 +16,8 @@ import glob, os, sys, tomllib
 package = tomllib.load(open("crates/cli/Cargo.toml", "rb"))["package"]["metadata"]["deb"]
 target = sys.argv[1] + "/"
 for pattern, _, _ in package["assets"] + [[package["changelog"].removeprefix("../../"), "", ""]]:
-    pattern = target + pattern[7:] if pattern.startswith("target/") else os.path.join("crates/cli", pattern)
+    is_built = pattern.startswith("target/")
+    pattern = target + pattern[7:] if is_built else os.path.join("crates/cli", pattern)
     found = glob.glob(pattern)
     print("\n".join(map(os.path.normpath, found)) or f"nothing is {pattern}")
 PYTHON
@@ -33,9 +34,11 @@ for unit in examples/systemd/*.service; do
     check "${unit##*/} is in it" is_in "$staged/units/${unit##*/}" "$work/taken"
 done
 check 'units run the program where the package has it' \
-    equal "$(sed -n 's/^ExecStart\(Pre\)\?=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" /usr/bin/switchback
+    equal "$(sed -n 's/^ExecStart\(Pre\)\?=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" \
+    /usr/bin/switchback
 check 'and else only what every system has' \
-    equal "$(sed -n 's/^Exec\(Reload\|Stop\)=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" /bin/sh
+    equal "$(sed -n 's/^Exec\(Reload\|Stop\)=\([^ ]*\) .*/\2/p' "$staged"/units/*.service | sort -u)" \
+    /bin/sh
 check 'and as the user that it makes' \
     equal "$(sed -n 's/^User=//p' "$staged"/units/*.service | sort -u)" \
     "$(sed -n 's/.*--gecos .* \([a-z]*\)$/\1/p' contrib/deb/postinst)"

@@ -1,4 +1,5 @@
-"""Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every outcome apart."""
+"""Racks of real processes for end-to-end tests, and a Redis client of thirty lines that tells every
+outcome apart."""
 
 import collections
 import contextlib
@@ -18,7 +19,8 @@ import time
 
 from checks import PATIENCE_S, PROGRAM, eventually
 
-SWITCHBACK = os.environ.get("SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
+SWITCHBACK = os.environ.get(
+    "SWITCHBACK", os.path.join(os.path.dirname(__file__), "../../target/release/switchback"))
 
 
 class Failed(Exception):
@@ -35,7 +37,8 @@ class Client:
 
     def run(self, *arguments):
         parts = [a if isinstance(a, bytes) else str(a).encode() for a in arguments]
-        self.socket.sendall(b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
+        self.socket.sendall(
+            b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts))
         return self.answer()
 
     def insist(self, *arguments):
@@ -54,7 +57,8 @@ class Client:
         for at in range(0, len(commands), 100):
             batch = commands[at:at + 100]
             self.socket.sendall(b"".join(
-                b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in c) for c in batch))
+                b"*%d\r\n" % len(c) + b"".join(b"$%d\r\n%s\r\n" % (len(p), p) for p in c)
+                for c in batch))
             for _ in batch:
                 try:
                     yield self.answer()
@@ -93,8 +97,8 @@ class Client:
 
 
 def kill_midway(seen, undo, *arguments, cwd=None):
-    """Runs a command, and kills it once a file of this pattern is there. One that ended before it was killed is undone by
-    `undo`, and run once more.
+    """Runs a command, and kills it once a file of this pattern is there. One that ended before it
+    was killed is undone by `undo`, and run once more.
     """
     for _ in range(10):
         process = subprocess.Popen(
@@ -109,7 +113,8 @@ def kill_midway(seen, undo, *arguments, cwd=None):
 
 
 def free_addresses(count):
-    """Free addresses, on a loopback address of our own: a socket that takes any free port would otherwise get one first."""
+    """Free addresses, on a loopback address of our own: a socket that takes any free port would
+    otherwise get one first."""
     host = f"127.{random.randrange(64, 128)}.{random.randrange(256)}.{random.randrange(256)}"
     while True:
         first = random.randrange(10_000, 32_000)
@@ -136,7 +141,8 @@ class Process:
     def __init__(self, name, *arguments, log, before=(), program=SWITCHBACK):
         self.name, self.log = name, log
         self.process = subprocess.Popen(
-            [*before, program, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"), text=True, stdin=subprocess.DEVNULL)
+            [*before, program, *arguments], stdout=subprocess.PIPE, stderr=open(log, "ab"),
+            text=True, stdin=subprocess.DEVNULL)
         self.ready = None
 
     def wait_ready(self):
@@ -145,7 +151,8 @@ class Process:
         self.ready = self.process.stdout.readline().strip()
         timer.cancel()
         if not self.ready.startswith("ready"):
-            raise SystemExit(f"{self.name} doesn't start: {self.ready!r}\n{open(self.log).read()[-4000:]}")
+            raise SystemExit(
+                f"{self.name} doesn't start: {self.ready!r}\n{open(self.log).read()[-4000:]}")
         return dict(re.findall(r"(\w+)=(\S+)", self.ready))
 
     def kill(self):
@@ -159,7 +166,8 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """How many switches and nodes a rack has. `spares` switches of each layer stand by; a layer is a failure domain."""
+    """How many switches and nodes a rack has. `spares` switches of each layer stand by; a layer is
+    a failure domain."""
 
     scheme: str = "farreach"
     layers: int = 1
@@ -179,7 +187,8 @@ class Shape:
         return int(index) % self.layers + 1 if kind == "switch" else None
 
     def tables(self, address, metrics=None):
-        """The end of rack.toml. Both arguments have an address for the name of each switch and node."""
+        """The end of rack.toml. Both arguments have an address for the name of each switch and
+        node."""
         told = (lambda name: f'metrics = "{metrics[name]}"\n') if metrics else lambda name: ""
         text = f"[topology]\nlayers = {self.layers}\nchains = {self.chains}\n"
         for name in self.switch_names():
@@ -191,10 +200,12 @@ class Shape:
 
 
 class Rack:
-    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway; or of another shape.
+    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway;
+    or of another shape.
 
-    Each tells what it knows over HTTP. `more` is the end of rack.toml, `rack`, `cache` and `gateway` those of its
-    tables of these names. `program` is what parts are started with from then on.
+    Each tells what it knows over HTTP. `more` is the end of rack.toml, `rack`, `cache` and
+    `gateway` those of its tables of these names. `program` is what parts are started with from then
+    on.
     """
 
     def __init__(
@@ -250,7 +261,8 @@ workers = 1
 
 
 class Writers:
-    """Connections that write rising versions, and know of each key what was acknowledged and what was tried."""
+    """Connections that write rising versions, and know of each key what was acknowledged and what
+    was tried."""
 
     KEYS = 60
     WHY_MAX = 20
@@ -260,7 +272,8 @@ class Writers:
         self.acknowledged, self.tried, self.failures = {}, {}, []
         self.count, self.errors, self.longest_s = 0, 0, 0.0
         self.why = collections.deque(maxlen=self.WHY_MAX)  # when and why writes failed last
-        self.threads = [threading.Thread(target=self.write, args=(i,), daemon=True) for i in range(connections)]
+        self.threads = [threading.Thread(target=self.write, args=(i,), daemon=True)
+                        for i in range(connections)]
         for thread in self.threads:
             thread.start()
 
@@ -278,9 +291,11 @@ class Writers:
                     self.count += 1
                 got = client.run("GET", key)
                 if got is None or int(got.split(b":")[0]) < self.acknowledged.get(key, 0):
-                    self.failures.append(f"{key}: acknowledged {self.acknowledged.get(key)}, read {got!r} at once")
+                    self.failures.append(
+                        f"{key}: acknowledged {self.acknowledged.get(key)}, read {got!r} at once")
             except Failed as error:
-                self.failed(key, began, error)  # indeterminate, or not now: the version may or may not be there
+                # Indeterminate, or not now: the version may or may not be there.
+                self.failed(key, began, error)
             except OSError as error:
                 self.failed(key, began, error)
                 client = None
@@ -318,7 +333,8 @@ class Writers:
                     time.sleep(0.05)
             found = int(got.split(b":")[0]) if got else None
             if found is None or not version <= found <= self.tried[key]:
-                self.failures.append(f"{key}: acknowledged {version}, tried {self.tried[key]}, found {found}")
+                self.failures.append(
+                    f"{key}: acknowledged {version}, tried {self.tried[key]}, found {found}")
         client.close()
         return self.failures
 
@@ -329,7 +345,8 @@ def temporary():
 
 @contextlib.contextmanager
 def running(**how):
-    """A rack in a directory of its own, which ends with the block; its logs are shown if that fails."""
+    """A rack in a directory of its own, which ends with the block; its logs are shown if that
+    fails."""
     with temporary() as directory:
         rack = Rack(directory, **how)
         try:

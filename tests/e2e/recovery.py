@@ -1,9 +1,11 @@
-"""How long a recovery keeps records away, on a rack of processes under load: the owner of a chain is killed with 10,000
-records of its chain that no node has, and the clock runs until all of them have been read and are right.
+"""How long a recovery keeps records away, on a rack of processes under load: the owner of a chain
+is killed with 10,000 records of its chain that no node has, and the clock runs until all of them
+have been read and are right.
 
     make build && python3 tests/e2e/recovery.py         # ten kills; --help says what else there is
 
-Times are printed, not judged: it fails only if a value is wrong or doesn't come. crash.py makes one such kill.
+Times are printed, not judged: it fails only if a value is wrong or doesn't come. crash.py makes one
+such kill.
 """
 
 import argparse
@@ -38,11 +40,13 @@ READERS = 4
 
 def command(*words):
     words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+    return b"*%d\r\n" % len(words) + b"".join(
+        b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
 
 
 class Load:
-    """A process that asks for other keys at a steady rate, half reads and half writes, whether or not answers come."""
+    """A process that asks for other keys at a steady rate, half reads and half writes, whether or
+    not answers come."""
 
     KEYS, STEP_S, CONNECTIONS = 2000, 0.01, 4
 
@@ -52,7 +56,8 @@ class Load:
         self.process.start()
 
     def work(self, address, rate):
-        connections, counts = [Client(address) for _ in range(self.CONNECTIONS)], [0] * self.CONNECTIONS
+        connections = [Client(address) for _ in range(self.CONNECTIONS)]
+        counts = [0] * self.CONNECTIONS
 
         def drain(at):
             while True:
@@ -68,7 +73,8 @@ class Load:
         while not self.stopping.wait(max(0.0, due - time.monotonic())):
             due, steps = due + self.STEP_S, steps + 1
             keys = [f"load:{random.randrange(self.KEYS)}" for _ in range(round(rate * self.STEP_S))]
-            batch = [command("SET", key, value) if random.random() < 0.5 else command("GET", key) for key in keys]
+            batch = [command("SET", key, value) if random.random() < 0.5 else command("GET", key)
+                     for key in keys]
             connections[steps % self.CONNECTIONS].socket.sendall(b"".join(batch))
             self.answered.value = sum(counts)
         os._exit(0)
@@ -87,7 +93,8 @@ class Reader:
         self.client = Client(address, timeout_s=PATIENCE_S)
 
     def read(self, pairs):
-        """Those pairs of key and value that aren't read yet, after a failure, and those whose value is wrong."""
+        """Those pairs of key and value that aren't read yet, after a failure, and those whose value
+        is wrong."""
         requests = b"".join(command("GET", key) for key, _ in pairs) + command("PING")
         right = b"".join(b"$%d\r\n%s\r\n" % (len(value), value) for _, value in pairs) + self.END
         self.client.socket.sendall(requests)
@@ -151,12 +158,15 @@ def until(what, holds):
 def is_whole(rack):
     """Whether all chains serve with a switch of each layer, and all switches live."""
     chains, switches = told(rack, "/chains"), told(rack, "/switches")
-    serve = all(its["phase"] == "serving" and len(its["switches"]) == rack.shape.layers for its in chains)
-    return serve and all(its["alive"] for its in switches) and len(switches) == len(rack.shape.switch_names())
+    serve = all(its["phase"] == "serving" and len(its["switches"]) == rack.shape.layers
+                for its in chains)
+    alive = all(its["alive"] for its in switches)
+    return serve and alive and len(switches) == len(rack.shape.switch_names())
 
 
 def cached(rack):
-    """The keys that are cached now, of each chain; whether a node lacks what the cache has of it."""
+    """The keys that are cached now, of each chain; whether a node lacks what the cache has of
+    it."""
     chains = {its["replicas"][0]: its["chain"] for its in told(rack, "/partitions")}
     keys = collections.defaultdict(dict)
     for its in told(rack, "/cached?limit=1000000")["records"]:
@@ -166,7 +176,8 @@ def cached(rack):
 
 
 def fill(rack, client, records):
-    """Writes keys until `records` of one chain are cached. The chain, and that number of its keys."""
+    """Writes keys until `records` of one chain are cached. The chain, and that number of its
+    keys."""
     keys = [b"hot:%06d" % i for i in range(records * rack.shape.chains * 21 // 20)]
 
     def filled():
@@ -195,9 +206,10 @@ def absorb(client, pairs):
 
 
 def kill_owner(rack, number, records=RECORDS):
-    """Kills the owner of a chain that has `records` dirty records. What became of them, and how long it took to read
-    them all, before the kill and since."""
-    client, readers = Client(rack.resp, timeout_s=PATIENCE_S), [Reader(rack.resp) for _ in range(READERS)]
+    """Kills the owner of a chain that has `records` dirty records. What became of them, and how
+    long it took to read them all, before the kill and since."""
+    client = Client(rack.resp, timeout_s=PATIENCE_S)
+    readers = [Reader(rack.resp) for _ in range(READERS)]
     until("every chain has its switches", lambda: is_whole(rack))
     chain, keys = fill(rack, client, records)
     pairs = [(key, (b"%d:%s:" % (number, key)).ljust(VALUE_BYTES, b".")) for key in keys]
@@ -216,7 +228,8 @@ def kill_owner(rack, number, records=RECORDS):
     for connection in [client, *(reader.client for reader in readers)]:
         connection.close()
     if dirty < records or recovery["records"] < records:
-        wrong.append(f"only {dirty} of {records} records were dirty, only {recovery['records']} were stored")
+        wrong.append(
+            f"only {dirty} of {records} records were dirty, only {recovery['records']} were stored")
     rack.start(f"switch {owner}")
     rack.parts[f"switch {owner}"].wait_ready()
     times = {"before_s": before_s, "read_s": read_s}
@@ -229,7 +242,8 @@ def is_complete(status):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Kills the owner of a chain that has records which no node has.")
+    parser = argparse.ArgumentParser(
+        description="Kills the owner of a chain that has records which no node has.")
     parser.add_argument("--kills", type=int, default=KILLS)
     parser.add_argument("--records", type=int, default=RECORDS, help="of the chain, dirty")
     parser.add_argument("--rate", type=int, default=RATE, help="requests a second for other keys")
@@ -238,7 +252,8 @@ def main():
     print(f"{SHAPE.layers} layers, {SHAPE.chains} chains, {args.records} records dirty, {args.rate} requests/s; ms")
     # Of the recovery its steps; then how long it took to read all records just before the kill, and
     # since the kill.
-    print("kill  chain  owner  " + "  ".join(f"{step:>7}" for step in steps) + "  before  all read  load/s")
+    print("kill  chain  owner  " + "  ".join(f"{step:>7}" for step in steps)
+          + "  before  all read  load/s")
     times, wrong = [], []
     with temporary() as directory:
         rack = Rack(directory, shape=SHAPE, **SETTINGS)
@@ -248,7 +263,8 @@ def main():
                 answered, began = load.answered.value, time.monotonic()
                 found = kill_owner(rack, number, args.records)
                 rate = (load.answered.value - answered) / (time.monotonic() - began)
-                split = "  ".join(f"{found['recovery'][step + '_seconds'] * 1000:7.0f}" for step in steps)
+                split = "  ".join(f"{found['recovery'][step + '_seconds'] * 1000:7.0f}"
+                                  for step in steps)
                 times.append(found["read_s"] * 1000)
                 wrong += found["wrong"]
                 who = f"{number:4}  {found['chain']:5}  {found['owner']:5}"

@@ -8,7 +8,8 @@ cd "$(dirname "$0")/../.." || exit
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-printf '%s\n' '# comment' 'switchback-a/b::* | no-such-command | it needs that' 'switchback-a/c::d | sh | it needs that' >"$work/list"
+printf '%s\n' '# comment' 'switchback-a/b::* | no-such-command | it needs that' \
+    'switchback-a/c::d | sh | it needs that' >"$work/list"
 # A test that is skipped for want of something, as scripts/skips.sh sees it.
 skipped() {
     (SWITCHBACK_SKIPS=$work/record && . tests/lacks.sh && : >"$work/record" && skip "$@") >/dev/null
@@ -20,7 +21,8 @@ refused() { ! skipped "$@"; }
 : >"$work/record"
 check 'nothing skipped is right' scripts/skips.sh "$work/record" "$work/list"
 check 'what is listed and lacking may be skipped' skipped switchback-a/b::test no-such-command
-check '... with the reason' says 'skipped: switchback-a/b::test, without no-such-command: it needs that'
+check '... with the reason' says \
+    'skipped: switchback-a/b::test, without no-such-command: it needs that'
 check 'a test that is not listed may not' refused switchback-a/b no-such-command
 check '... and is named' says "FAILED: switchback-a/b was skipped .*list doesn't allow"
 check 'nor for want of something else' refused switchback-a/b::test another-command

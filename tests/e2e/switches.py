@@ -1,5 +1,5 @@
-"""`switchback ctl switches drain|replace|add` while clients write: no write fails, nothing is lost, and a switch that is
-out of service can be killed. Run by switches.sh.
+"""`switchback ctl switches drain|replace|add` while clients write: no write fails, nothing is lost,
+and a switch that is out of service can be killed. Run by switches.sh.
 """
 
 import json
@@ -11,9 +11,12 @@ from rack import SWITCHBACK, Writers, running
 
 def ctl(rack, *arguments):
     """What `ctl switches` says, as JSON; the message if it is an error."""
-    command = [SWITCHBACK, "ctl", "--metrics", rack.metrics, "--json", "switches", *map(str, arguments)]
+    command = [SWITCHBACK, "ctl", "--metrics", rack.metrics, "--json", "switches",
+               *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    return {its["index"]: its for its in json.loads(done.stdout)} if done.returncode == 0 else done.stderr.strip()
+    if done.returncode != 0:
+        return done.stderr.strip()
+    return {its["index"]: its for its in json.loads(done.stdout)}
 
 
 def check(what, is_right, found):
@@ -32,7 +35,8 @@ def serving(switches):
 
 
 def run(rack):
-    until(rack, "one switch serves and the other stands by", lambda its: len(its) == 2 and len(serving(its)) == 1)
+    until(rack, "one switch serves and the other stands by",
+          lambda its: len(its) == 2 and len(serving(its)) == 1)
     first = serving(ctl(rack))[0]
     spare = 1 - first
     writers = Writers(rack.resp)
@@ -40,9 +44,11 @@ def run(rack):
     try:
         write_on()
         found = ctl(rack, "replace", first, 7)
-        check("only a switch that stands by can take its place", "isn't standing by" in found, found)
+        check("only a switch that stands by can take its place", "isn't standing by" in found,
+              found)
         found = ctl(rack, "replace", first, spare)
-        check("the spare serves in its place", serving(found) == [spare] and found[first]["drained"], found)
+        check("the spare serves in its place",
+              serving(found) == [spare] and found[first]["drained"], found)
         rack.kill(f"switch {first}")
         until(rack, "its end is seen", lambda its: not its[first]["alive"])
         write_on()
@@ -54,11 +60,14 @@ def run(rack):
         rack.start(f"switch {first}")
         rack.parts[f"switch {first}"].wait_ready()
         until(rack, "the next controller knows that it is out of service",
-              lambda its: its.get(first, {}).get("alive") and its[first]["drained"] and serving(its) == [spare])
+              lambda its: its.get(first, {}).get("alive") and its[first]["drained"]
+              and serving(its) == [spare])
         found = ctl(rack, "drain", spare)
-        check("what is out of service takes no place", "the only one that can serve" in found, found)
+        check("what is out of service takes no place", "the only one that can serve" in found,
+              found)
         found = ctl(rack, "add", first)
-        check("it stands by again", not found[first]["drained"] and serving(found) == [spare], found)
+        check("it stands by again", not found[first]["drained"] and serving(found) == [spare],
+              found)
         found = ctl(rack, "drain", spare)
         check("and serves when the other one goes", serving(found) == [first], found)
         write_on()

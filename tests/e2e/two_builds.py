@@ -1,7 +1,9 @@
-"""An upgrade under load: a rack of processes of an older program, each of which is replaced by one of this program, in
-the order that docs/run/operations.md says. Run by two_builds.sh; `make upgrade OLD=COMMIT` builds the older one.
+"""An upgrade under load: a rack of processes of an older program, each of which is replaced by one
+of this program, in the order that docs/run/operations.md says. Run by two_builds.sh;
+`make upgrade OLD=COMMIT` builds the older one.
 
-It fails if a write fails (but for those of connections that the gateway's end breaks), or if anything is lost.
+It fails if a write fails (but for those of connections that the gateway's end breaks), or if
+anything is lost.
 """
 
 import argparse
@@ -46,14 +48,16 @@ class Upgrade:
     def controller(self):
         self.restart("controller")
         count = len(self.rack.shape.switch_names())
-        until(self.rack, "it hears all switches", lambda its: len(its) == count and all(one["alive"] for one in its.values()))
+        until(self.rack, "it hears all switches",
+              lambda its: len(its) == count and all(one["alive"] for one in its.values()))
         self.write_on()
 
     def planned(self, name):
         """A switch that is taken out of service before."""
         index = int(name.split()[1])
         found = ctl(self.rack, "drain", index)
-        check(f"{name} is out of service", isinstance(found, dict) and index not in serving(found), found)
+        check(f"{name} is out of service", isinstance(found, dict) and index not in serving(found),
+              found)
         self.restart(name)
         until(self.rack, f"{name} is heard", lambda its: its[index]["alive"])
         found = ctl(self.rack, "add", index)
@@ -67,7 +71,8 @@ class Upgrade:
             return
         name = f"switch {old[0]}"
         self.rack.kill(name)
-        until(self.rack, f"another takes over when {name} dies", lambda its: not its[old[0]]["alive"] and old[0] not in serving(its))
+        until(self.rack, f"another takes over when {name} dies",
+              lambda its: not its[old[0]]["alive"] and old[0] not in serving(its))
         self.write_on()
         self.start(name)
         until(self.rack, f"{name} is heard", lambda its: its[old[0]]["alive"])
@@ -91,14 +96,16 @@ def run(rack, program):
         for name in rack.shape.node_names():
             upgrade.restart(name)
             upgrade.write_on()
-        check("no write failed while half of the parts were replaced", upgrade.errors("half") == 0, "see above")
+        check("no write failed while half of the parts were replaced", upgrade.errors("half") == 0,
+              "see above")
         # What a death makes of writes that are under way is known: -INDETERMINATE.
         upgrade.dies()
         upgrade.errors("the death of a switch")
         for name in names[len(names) // 2:]:
             if name in upgrade.old:
                 upgrade.planned(name)
-        check("no write failed while the others were", upgrade.errors("the others") == 0, "see above")
+        check("no write failed while the others were", upgrade.errors("the others") == 0,
+              "see above")
         upgrade.restart("gateway")
         upgrade.write_on()
         upgrade.errors("the end of the gateway's connections")
@@ -111,14 +118,17 @@ def run(rack, program):
 
 
 def main():
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments = argparse.ArgumentParser(description=__doc__,
+                                        formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("old", help="a program of an older commit")
-    arguments.add_argument("--shape", choices=SHAPES, action="append", help="the racks; all unless given")
+    arguments.add_argument("--shape", choices=SHAPES, action="append",
+                           help="the racks; all unless given")
     chosen = arguments.parse_args()
     for name in chosen.shape or SHAPES:
         print(f"== {name}")
         # No switch is taken for dead since a busy machine lets it wait: writes would fail.
-        with running(shape=SHAPES[name], switch_timeout_ms=3000, program=os.path.abspath(chosen.old)) as rack:
+        with running(shape=SHAPES[name], switch_timeout_ms=3000,
+                     program=os.path.abspath(chosen.old)) as rack:
             run(rack, SWITCHBACK)
 
 

@@ -1,5 +1,6 @@
-"""Racks of one process whose switch is the kernel: hot keys never reach the process, nothing acknowledged is lost by kill -9, nothing stays
-behind on the machine, and two of them know nothing of each other."""
+"""Racks of one process whose switch is the kernel: hot keys never reach the process, nothing
+acknowledged is lost by kill -9, nothing stays behind on the machine, and two of them know nothing
+of each other."""
 
 import glob
 import os
@@ -27,10 +28,12 @@ def expect(what, got, wanted):
 
 
 def machine():
-    """What a rack might have changed of the machine: interfaces, addresses, routes, named namespaces, settings."""
+    """What a rack might have changed of the machine: interfaces, addresses, routes, named
+    namespaces, settings."""
     settings = sorted(glob.glob("/proc/sys/net/ipv[46]/conf/*/forwarding"))
     links = "\n".join(line.split("qlen")[0] for line in run("ip", "-o", "link").splitlines())
-    return [links, run("ip", "-o", "address"), run("ip", "route", "show", "table", "all"), run("ip", "netns"),
+    return [links, run("ip", "-o", "address"), run("ip", "route", "show", "table", "all"),
+            run("ip", "netns"),
             run("ls", "-A", "/run"), [(name, open(name).read()) for name in settings]]
 
 
@@ -54,10 +57,12 @@ class Rack:
     def start(self):
         self.log = os.path.join(self.directory, self.name + ".log")
         data = os.path.join(self.directory, self.name)
-        self.process = Process(self.name, "up", "--datapath", "xdp", "--data", data, "--resp", self.resp, "--metrics",
-                               self.metrics, "--nodes", "2", "--sync", "none", *self.flags, log=self.log)
+        self.process = Process(self.name, "up", "--datapath", "xdp", "--data", data,
+                               "--resp", self.resp, "--metrics", self.metrics, "--nodes", "2",
+                               "--sync", "none", *self.flags, log=self.log)
         ready = self.process.wait_ready()
-        expect("the ready line", self.process.ready, f"ready resp={self.resp} metrics={self.metrics}")
+        expect("the ready line", self.process.ready,
+               f"ready resp={self.resp} metrics={self.metrics}")
         self.namespaces = namespaces(self.process.process.pid)
         expect("its namespaces", len(self.namespaces), 2)
         return ready
@@ -76,7 +81,8 @@ class Rack:
 
 
 def heat(rack, key, value, limit_s=PATIENCE_S):
-    """Writes and reads a key until the kernel has answered both a hundred times; the last value is acknowledged."""
+    """Writes and reads a key until the kernel has answered both a hundred times; the last value is
+    acknowledged."""
     client, last = Client(rack.resp), None
     writes, reads = 'switchback_absorbed_writes_total{switch="0"}', 'switchback_cache_lookups_total{switch="0",verb="read",result="hit"}'
     before, end = (rack.count(writes), rack.count(reads)), time.monotonic() + limit_s
@@ -97,7 +103,8 @@ def serves(directory, mode):
     expect("redis-cli SET", redis(rack, "SET", "greeting", "hello"), "OK")
     expect("redis-cli GET", redis(rack, "GET", "greeting"), "hello")
     heat(rack, "hot", "v")
-    expect("the mode", [name for name in rack.samples() if name.startswith("switchback_xdp_attached")],
+    expect("the mode",
+           [name for name in rack.samples() if name.startswith("switchback_xdp_attached")],
            ['switchback_xdp_attached{switch="0",interface="switch",mode="%s"}' % mode])
     expect("the mode, printed", open(rack.log).read().strip(), f"datapath=xdp mode={mode}")
     passed = rack.count('switchback_xdp_passed_total{switch="0"}')
@@ -121,8 +128,10 @@ def survives(directory):
     before = machine()
     one, two = Rack(directory, "one"), Rack(directory, "two")
     written = {rack: heat(rack, "hot", rack.name) for rack in [one, two]}
-    taken = subprocess.run([SWITCHBACK, "up", "--datapath", "xdp", "--data", os.path.join(directory, "two"), "--nodes", "2",
-                            "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"], capture_output=True, text=True)
+    taken = subprocess.run([SWITCHBACK, "up", "--datapath", "xdp",
+                            "--data", os.path.join(directory, "two"), "--nodes", "2",
+                            "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"],
+                           capture_output=True, text=True)
     expect("a second rack on the same data", (taken.returncode, "two" in taken.stderr), (1, True))
     writers = {rack: Writers(rack.resp, connections=2) for rack in [one, two]}
     try:
@@ -154,9 +163,12 @@ def refuses(directory):
     os.chmod(directory, 0o777)
     # A copy, since the user may not reach the program where it is.
     program = shutil.copy(SWITCHBACK, directory)
-    up = ["up", "--datapath", "xdp", "--data", os.path.join(directory, "unprivileged"), "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
-    result = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", program, *up], capture_output=True, text=True)
-    expect("not as root", (result.returncode, "sudo" in result.stderr, result.stderr.count("\n")), (1, True, 1))
+    up = ["up", "--datapath", "xdp", "--data", os.path.join(directory, "unprivileged"),
+          "--resp", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]
+    result = subprocess.run(["setpriv", "--reuid", "65534", "--clear-groups", program, *up],
+                            capture_output=True, text=True)
+    expect("not as root", (result.returncode, "sudo" in result.stderr, result.stderr.count("\n")),
+           (1, True, 1))
 
 
 def main():

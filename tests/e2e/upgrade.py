@@ -1,6 +1,7 @@
-"""Directories that a program of commit 447d43a wrote (tests/fixtures/447d43a): they open with every value, are of this
-version's format afterwards, and what a killed start has left is opened by the next one, whichever step it was killed
-at. What is damaged or of a later format is refused by name. Run by upgrade.sh.
+"""Directories that a program of commit 447d43a wrote (tests/fixtures/447d43a): they open with every
+value, are of this version's format afterwards, and what a killed start has left is opened by the
+next one, whichever step it was killed at. What is damaged or of a later format is refused by name.
+Run by upgrade.sh.
 """
 
 import glob
@@ -63,7 +64,8 @@ class Copy:
 
     def start(self, before=()):
         """Begins to start a rack."""
-        return Process("up", "up", "--config", self.path("rack.toml"), log=self.path("log"), before=before)
+        return Process("up", "up", "--config", self.path("rack.toml"), log=self.path("log"),
+                       before=before)
 
     def killed_at(self, step, library):
         """Starts a rack, and kills it at this step; whether that was before it was ready."""
@@ -75,7 +77,8 @@ class Copy:
         return not is_ready
 
     def wrong(self, expected=EXPECTED["values"], expiring=EXPECTED["expiring"], stop=Process.kill):
-        """Starts a rack, and says which keys haven't what is expected, and which don't expire that should."""
+        """Starts a rack, and says which keys haven't what is expected, and which don't expire that
+        should."""
         up = self.start()
         client = Client(up.wait_ready()["resp"])
         failures = []
@@ -108,7 +111,8 @@ class Copy:
 
     def refusal(self):
         """The message with which a rack doesn't start."""
-        done = subprocess.run([SWITCHBACK, "up", "--config", self.path("rack.toml")], capture_output=True, text=True,
+        done = subprocess.run([SWITCHBACK, "up", "--config", self.path("rack.toml")],
+                              capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=PATIENCE_S)
         is_refused = done.returncode == 1 and not done.stdout
         return done.stderr if is_refused else f"exit code {done.returncode}: {done.stdout}{done.stderr}"
@@ -132,8 +136,8 @@ def only_in_the_spool(directory):
 
 
 def interrupted_at(step, directory, library):
-    """What is wrong after a start that was killed at this step, and whether anything was of the older format then; None
-    if it was ready before.
+    """What is wrong after a start that was killed at this step, and whether anything was of the
+    older format then; None if it was ready before.
     """
     copy = Copy(directory, f"step-{step}")
     if not copy.killed_at(step, library):
@@ -146,7 +150,8 @@ def interrupted_at(step, directory, library):
 
 def interrupted(directory):
     library = os.path.join(directory, "kill_at_step.so")
-    subprocess.run(["cc", "-shared", "-fPIC", os.path.join(HERE, "kill_at_step.c"), "-o", library], check=True)
+    subprocess.run(["cc", "-shared", "-fPIC", os.path.join(HERE, "kill_at_step.c"), "-o", library],
+                   check=True)
     results = []
     with ThreadPoolExecutor(PARALLEL) as pool:
         while None not in results:
@@ -181,7 +186,8 @@ def refuses(directory):
         with open(path, "rb") as opened:
             before = opened.read()
         said = copy.refusal()
-        failures = [f"'{word}' is not in: {said}" for word in (*words, os.path.dirname(path)) if word not in said]
+        failures = [f"'{word}' is not in: {said}" for word in (*words, os.path.dirname(path))
+                    if word not in said]
         with open(path, "rb") as opened:
             if opened.read() != before:
                 failures.append("it was changed")
@@ -199,19 +205,23 @@ def refuses(directory):
     newer = f"is of format {CONTROLLER_FORMAT + 1}, and this program reads formats 1 to {CONTROLLER_FORMAT}"
     for file in ("directory", "snapshot"):
         path = f"data/controller/{file}"
-        case(f"a later format of the controller's {file}", path, lambda path: change(path, 7, CONTROLLER_FORMAT + 1),
+        case(f"a later format of the controller's {file}", path,
+             lambda path: change(path, 7, CONTROLLER_FORMAT + 1),
              f"controller/{file}", newer, other_version)
         case(f"a damaged {file} of the controller", path, lambda path: flip(path, -1),
              f"controller/{file}", "is damaged", "from a backup")
-    case("a later format of the spool", "data/spool/*.spool", lambda path: change(path, 7, SPOOL_FORMAT + 1),
-         ".spool", f"is of format {SPOOL_FORMAT + 1}, and this program reads format {SPOOL_FORMAT}", other_version)
+    case("a later format of the spool", "data/spool/*.spool",
+         lambda path: change(path, 7, SPOOL_FORMAT + 1),
+         ".spool", f"is of format {SPOOL_FORMAT + 1}, and this program reads format {SPOOL_FORMAT}",
+         other_version)
     case("a spool's damaged beginning", "data/spool/*.spool", lambda path: flip(path, 0),
          ".spool", "damaged", "move it away")
     case("a node of a later format", "data/node-1/SWITCHBACK", newer_marker,
          "node-1", f"format {NODE_FORMAT + 1}", other_version)
     case("a node's damaged table", "data/node-0/*.sst", lambda path: os.truncate(path, 100),
          "node-0", "damaged", "backup")
-    case("a node's damaged marker", "data/node-0/SWITCHBACK", lambda path: flip(path, 0), "node-0/SWITCHBACK")
+    case("a node's damaged marker", "data/node-0/SWITCHBACK", lambda path: flip(path, 0),
+         "node-0/SWITCHBACK")
 
 
 def main():

@@ -1,5 +1,5 @@
-"""A rack whose switch runs in the kernel: what clients write is there, hot keys are answered by the interface, and
-nothing stays behind. And a chain of two such switches."""
+"""A rack whose switch runs in the kernel: what clients write is there, hot keys are answered by the
+interface, and nothing stays behind. And a chain of two such switches."""
 
 import ctypes
 import json
@@ -46,7 +46,8 @@ def run(*command):
 
 
 def network():
-    """A namespace a part; those of nodes and front are cabled to a bridge in the hub, and so is the switch."""
+    """A namespace a part; those of nodes and front are cabled to a bridge in the hub, and so is the
+    switch."""
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
     run("ip", "netns", "add", "hub")
     run("ip", "-n", "hub", "link", "add", "bridge", "type", "bridge")
@@ -54,7 +55,8 @@ def network():
     for space, number in SPACES.items():
         run("ip", "netns", "add", space)
         run("ip", "-n", space, "link", "set", "lo", "up")
-        run("ip", "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", space, "netns", "hub")
+        run("ip", "-n", space, "link", "add", "eth0", "type", "veth", "peer", "name", space,
+            "netns", "hub")
         run("ip", "-n", "hub", "link", "set", space, "master", "bridge", "up")
         run("ip", "-n", space, "link", "set", "eth0", "up")
         run("ip", "-n", space, "address", "add", f"10.0.7.{number}/24", "dev", "eth0")
@@ -98,7 +100,8 @@ address = "{url(version, 3, 5400)}"
 sync = "none"
 """)
         self.parts = {}
-        parts = [("controller", "front"), ("node 0", "node0"), ("node 1", "node1"), ("switch 0", "switch")]
+        parts = [("controller", "front"), ("node 0", "node0"), ("node 1", "node1"),
+                 ("switch 0", "switch")]
         parts += [("switch 1", "switch1")] if scheme == "distreach" else []
         parts += [("gateway", "front")]
         for name, space in parts:
@@ -176,12 +179,13 @@ def enter(space):
 
 
 def is_attached():
-    return "xdp" in run("ip", "-n", "switch", "link", "show", "eth0").split("mtu")[1].split("\n")[0] or \
-        "prog/xdp" in run("ip", "-n", "switch", "link", "show", "eth0")
+    show = ["ip", "-n", "switch", "link", "show", "eth0"]
+    return "xdp" in run(*show).split("mtu")[1].split("\n")[0] or "prog/xdp" in run(*show)
 
 
 def forwarding(version):
-    return run("ip", "netns", "exec", "switch", "cat", f"/proc/sys/net/ipv{version}/conf/eth0/forwarding").strip()
+    return run("ip", "netns", "exec", "switch", "cat",
+               f"/proc/sys/net/ipv{version}/conf/eth0/forwarding").strip()
 
 
 def serve_echo(kind, address, port):
@@ -229,7 +233,8 @@ def echo(kind, address, port, size):
 
 def ping(kind, address):
     v6 = kind == socket.AF_INET6
-    protocol, request, reply = (socket.IPPROTO_ICMPV6, 128, 129) if v6 else (socket.IPPROTO_ICMP, 8, 0)
+    icmp, icmp_v6 = (socket.IPPROTO_ICMP, 8, 0), (socket.IPPROTO_ICMPV6, 128, 129)
+    protocol, request, reply = icmp_v6 if v6 else icmp
     body = struct.pack("!HH", os.getpid() & 0xffff, 1) + b"an echo is none of the switch's business"
     words = struct.unpack(f"!{len(body) // 2}H", body)
     checksum = ~((sum(words) + (request << 8)) % 0xffff) & 0xffff
@@ -263,17 +268,21 @@ def tagged():
             while not found:
                 data, beside, _, _ = tap.recvmsg(1 << 16, 1 << 10)
                 if data.endswith(marker):
-                    found.extend(struct.unpack("=IIIHHHH", aux)[5] for _, kind, aux in beside if kind == PACKET_AUXDATA)
+                    found.extend(struct.unpack("=IIIHHHH", aux)[5] for _, kind, aux in beside
+                                 if kind == PACKET_AUXDATA)
 
     def send():
         enter("hub")
         with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
             wire.bind(("switch", 0))
             udp = struct.pack("!HHHH", 4000, 5357, 8 + len(marker), 0) + marker
-            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0, bytes([10, 0, 7, 9]), bytes([10, 0, 7, 1]))
-            wire.send(destination + bytes(6) + b"\x81\0" + struct.pack("!H", 7) + b"\x08\0" + ip + udp)
+            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 20 + len(udp), 0, 0, 64, 17, 0,
+                             bytes([10, 0, 7, 9]), bytes([10, 0, 7, 1]))
+            wire.send(destination + bytes(6) + b"\x81\0" + struct.pack("!H", 7) + b"\x08\0" + ip
+                      + udp)
 
-    destination = bytes.fromhex(run("ip", "netns", "exec", "switch", "cat", "/sys/class/net/eth0/address").strip().replace(":", ""))
+    destination = bytes.fromhex(run("ip", "netns", "exec", "switch", "cat",
+                                    "/sys/class/net/eth0/address").strip().replace(":", ""))
     watcher, sender = threading.Thread(target=watch), threading.Thread(target=send)
     watcher.start()
     ready.wait(30)
@@ -284,7 +293,8 @@ def tagged():
 
 
 def passes():
-    """With the datapath on the interface, everything else on it works as ever: the rack's control channel and metrics (TCP), and these."""
+    """With the datapath on the interface, everything else on it works as ever: the rack's control
+    channel and metrics (TCP), and these."""
     v4, v6 = socket.AF_INET, socket.AF_INET6
     ping(v4, "10.0.7.1")
     ping(v6, "fd00::1")
@@ -299,8 +309,10 @@ def passes():
 
 def refuses(rack, interface, words):
     """A switch that can't be native on an interface doesn't start, and says what to do."""
-    command = [SWITCHBACK, "switch", "--config", rack.config, "--datapath", "xdp", "--iface", interface]
-    result = subprocess.run(["ip", "netns", "exec", "switch", *command], capture_output=True, text=True, timeout=120)
+    command = [SWITCHBACK, "switch", "--config", rack.config, "--datapath", "xdp",
+               "--iface", interface]
+    result = subprocess.run(["ip", "netns", "exec", "switch", *command], capture_output=True,
+                            text=True, timeout=120)
     if result.returncode != 1 or not all(word in result.stderr for word in words):
         raise SystemExit(f"{interface}: {result.returncode} {result.stderr!r}")
 
@@ -354,7 +366,8 @@ def scenario(version, mode):
 
             def reads_back():
                 try:
-                    return all(client.run("GET", key) == value for key, value in values.items() if key != "key-1")
+                    return all(client.run("GET", key) == value for key, value in values.items()
+                               if key != "key-1")
                 except Failed:
                     return False
 
@@ -375,7 +388,8 @@ def scenario(version, mode):
 
 
 def hit_us(client, key):
-    """How long a read of a cached key takes, from the gateway's client through the switches and back: the median."""
+    """How long a read of a cached key takes, from the gateway's client through the switches and
+    back: the median."""
     times = []
     for _ in range(2000):
         began = time.perf_counter()
@@ -385,7 +399,8 @@ def hit_us(client, key):
 
 
 def chain(version, mode):
-    """Two switches in the kernel are a chain: the owner absorbs, the keeper keeps, and either may go."""
+    """Two switches in the kernel are a chain: the owner absorbs, the keeper keeps, and either may
+    go."""
     with temporary() as directory:
         rack = Rack(directory, version, mode, "distreach", CHAIN)
         try:
@@ -397,7 +412,8 @@ def chain(version, mode):
             # They hear each other through the datapath: no switch is left out while probes arrive.
             probes = lambda number: total(rack.metrics(number), 'switchback_switch_probes_total')
             heard = {number: probes(number) for number in (1, 5)}
-            eventually("each hears the other", lambda: all(probes(number) > heard[number] + 100 for number in heard))
+            eventually("each hears the other",
+                       lambda: all(probes(number) > heard[number] + 100 for number in heard))
             if rack.chain() != [0, 1] or any(its["error"] for its in rack.told("/switches")):
                 raise SystemExit(f"a switch was left out: {rack.told('/switches')}")
             print(f"IPv{version} {mode}: {kept():.0f} records kept; a hit through two switches, median"
@@ -407,18 +423,23 @@ def chain(version, mode):
             eventually("the keeper serves alone", lambda: rack.chain() == [0])
             for key, value in values.items():
                 if key != "key-1" and client.insist("GET", key) != value:
-                    raise SystemExit(f"{key} isn't what was acknowledged before its owner was killed")
+                    raise SystemExit(
+                        f"{key} isn't what was acknowledged before its owner was killed")
             rack.start("switch 1", "switch1")
             rack.parts["switch 1"].wait_ready()
             eventually("the chain is whole again", lambda: rack.chain() == [0, 1])
             # One direction dies, of data alone: what is for the owner goes to a host that isn't
             # meant.
             nowhere, owner = "02:00:00:00:00:ff", ADDRESS[version][0].format(5)
-            run("bridge", "-n", "hub", "fdb", "replace", nowhere, "dev", "front", "master", "static")
-            run("ip", "-n", "switch", "neighbour", "replace", owner, "dev", "eth0", "nud", "permanent", "lladdr", nowhere)
+            run("bridge", "-n", "hub", "fdb", "replace", nowhere, "dev", "front", "master",
+                "static")
+            run("ip", "-n", "switch", "neighbour", "replace", owner, "dev", "eth0", "nud",
+                "permanent", "lladdr", nowhere)
             told = "nothing gets from switch 0 to switch 1"
-            eventually("a dead link is noticed", lambda: told in (rack.told("/switches")[0]["error"] or ""))
-            if client.insist("GET", "large") is None or client.insist("SET", "after", "all") != "OK":
+            eventually("a dead link is noticed",
+                       lambda: told in (rack.told("/switches")[0]["error"] or ""))
+            is_there = client.insist("GET", "large") is not None
+            if not is_there or client.insist("SET", "after", "all") != "OK":
                 raise SystemExit("the chain doesn't go on without one end of a dead link")
         except BaseException:
             logs(directory)

@@ -12,17 +12,21 @@ local MAGIC, VERSION, HEADER_BYTES = 0x5357, 2, 144
 local CUT_OFF = ", cut off by the capture"
 
 local OPS = {
-    [1] = "READ", [2] = "WRITE", [3] = "DELETE", [4] = "FRAGMENT", [5] = "READ_FRAGMENT", [6] = "SCAN",
-    [17] = "READ_REPLY", [18] = "WRITE_REPLY", [20] = "FRAGMENT_REPLY", [21] = "READ_FRAGMENT_REPLY", [22] = "SCAN_REPLY",
+    [1] = "READ", [2] = "WRITE", [3] = "DELETE", [4] = "FRAGMENT", [5] = "READ_FRAGMENT",
+    [6] = "SCAN",
+    [17] = "READ_REPLY", [18] = "WRITE_REPLY", [20] = "FRAGMENT_REPLY",
+    [21] = "READ_FRAGMENT_REPLY", [22] = "SCAN_REPLY",
     [24] = "BOUNCE", [25] = "CACHE_UPDATE", [26] = "CACHE_UPDATE_ACK", [29] = "PROBE",
-    [64] = "ADMIT", [65] = "SET_VALID", [66] = "EVICT_BEGIN", [67] = "REMOVE", [68] = "LOAD_RECORD", [69] = "LOAD_COUNTERS",
+    [64] = "ADMIT", [65] = "SET_VALID", [66] = "EVICT_BEGIN", [67] = "REMOVE",
+    [68] = "LOAD_RECORD", [69] = "LOAD_COUNTERS",
     [70] = "AGE_COUNTERS", [71] = "AGE_SKETCH", [72] = "SNAPSHOT_BEGIN", [73] = "SNAPSHOT_END",
-    [74] = "SET_DURABLE_GENERATION", [75] = "SET_EPOCH", [76] = "LOAD_LANE", [79] = "CLEAN", [80] = "ORIGINAL", [81] = "EVICT_ME",
+    [74] = "SET_DURABLE_GENERATION", [75] = "SET_EPOCH", [76] = "LOAD_LANE", [79] = "CLEAN",
+    [80] = "ORIGINAL", [81] = "EVICT_ME",
     [88] = "FREEZE", [89] = "FORGET",
 }
 local STATUS = {
-    [0] = "OK", [1] = "NOT_FOUND", [2] = "CONDITION_FAILED", [3] = "FRAGMENTS_MISSING", [4] = "CHANGED", [5] = "NO_SPACE",
-    [6] = "TOO_LARGE",
+    [0] = "OK", [1] = "NOT_FOUND", [2] = "CONDITION_FAILED", [3] = "FRAGMENTS_MISSING",
+    [4] = "CHANGED", [5] = "NO_SPACE", [6] = "TOO_LARGE",
 }
 local FLAGS = { "HOT", "CACHED", "FENCED", "EMBEDDED", "CONDITIONAL", "LARGE", "DELETE" }
 local RECORD_FLAGS = { "TOMBSTONE", "DIRTY" }
@@ -72,7 +76,11 @@ end
 for _, field in ipairs(LAYOUT) do
     local name, make = field[1], field[4]
     local abbreviation = "switchback." .. name
-    if field[5] then add(name, make(abbreviation, name, field[5], field[6])) else add(name, make(abbreviation, name)) end
+    if field[5] then
+        add(name, make(abbreviation, name, field[5], field[6]))
+    else
+        add(name, make(abbreviation, name))
+    end
 end
 local widths = { flags = 16, record_flags = 8 }
 for name, names in pairs({ flags = FLAGS, record_flags = RECORD_FLAGS }) do
@@ -92,7 +100,8 @@ add("value", ProtoField.bytes("switchback.value", "value"))
 add("key", ProtoField.string("switchback.key", "key"))
 switchback.fields = all
 
-local malformed = ProtoExpert.new("switchback.malformed", "Malformed packet", expert.group.MALFORMED, expert.severity.ERROR)
+local malformed = ProtoExpert.new("switchback.malformed", "Malformed packet",
+    expert.group.MALFORMED, expert.severity.ERROR)
 switchback.experts = { malformed }
 
 local function add_header(buffer, tree)
@@ -112,8 +121,10 @@ local function describe(buffer, op)
     local words = { OPS[op] or ("op " .. op) }
     local status, flags = buffer(138, 1):uint(), buffer(4, 2):uint()
     if op >= 17 and op < 64 then words[#words + 1] = STATUS[status] or ("status " .. status) end
-    words[#words + 1] = string.format("lane %u r %s", buffer(40, 4):uint(), tostring(buffer(32, 8):uint64()))
-    words[#words + 1] = string.format("seq %u|%s", buffer(16, 3):uint(), tostring(buffer(19, 5):uint64()))
+    words[#words + 1] = string.format("lane %u r %s",
+        buffer(40, 4):uint(), tostring(buffer(32, 8):uint64()))
+    words[#words + 1] = string.format("seq %u|%s",
+        buffer(16, 3):uint(), tostring(buffer(19, 5):uint64()))
     for at, name in ipairs(FLAGS) do
         if math.floor(flags / 2 ^ (at - 1)) % 2 == 1 then words[#words + 1] = name end
     end
@@ -141,7 +152,8 @@ function switchback.dissector(buffer, packet, tree)
     packet.cols.info = line
     subtree:append_text(", " .. line)
     if HEADER_BYTES + value_bytes + key_bytes ~= sent then
-        subtree:add_proto_expert_info(malformed, "header, value and key aren't as long as the packet")
+        subtree:add_proto_expert_info(malformed,
+            "header, value and key aren't as long as the packet")
         return captured
     end
     local value_seen = math.min(value_bytes, captured - HEADER_BYTES)

@@ -36,13 +36,28 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Parser)]
 struct Cli {
     /// How often both are measured, in turn.
-    #[arg(long, default_value_t = 15, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(
+        long,
+        default_value_t = 15,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=100)
+    )]
     pairs: u32,
     /// New keys of a measurement.
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long,
+        default_value_t = 10_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
     keys: u32,
     /// Reads of cached keys in a second.
-    #[arg(long, default_value_t = 5_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = 5_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000)
+    )]
     rate: u32,
     /// Where the rack keeps its data, in a directory that is removed; the system's directory for
     /// temporary files if not given.
@@ -196,7 +211,8 @@ fn status(rack: &EmbeddedRack) -> anyhow::Result<RackStatus> {
 fn report(args: &Cli, refused: &[Round], admitted: &[Round]) -> anyhow::Result<()> {
     let Machine { cpus, model, kernel } = Machine::here();
     say(&format!(
-        "{cpus} CPUs of {model}, Linux {kernel}\n{} reads of cached keys a second, beside {} new keys written and read; \
+        "{cpus} CPUs of {model}, Linux {kernel}\n\
+         {} reads of cached keys a second, beside {} new keys written and read; \
          medians of {} pairs (least..greatest)\n",
         grouped(args.rate.into()),
         grouped(args.keys.into()),

@@ -5,7 +5,8 @@
 //! those of `switchback bench`.
 //!
 //! ```sh
-//! cargo run --release -p switchback-bench --example ideal -- --preload --node-capacity 2000 --nodes 8
+//! cargo run --release -p switchback-bench --example ideal -- \
+//!     --preload --node-capacity 2000 --nodes 8
 //! ```
 
 mod grants;

@@ -22,7 +22,8 @@ Examples:
   Latency at 70 % of what is possible, every read checked:
       switchback bench --schemes farreach --node-capacity 5000 --preload --rate 70% --verify
   How fast the cache learns when 200 cold keys become the hottest every 5 s:
-      switchback bench --workload mix:100 --node-capacity 5000 --change hot-in --change-every 5 --seconds 20
+      switchback bench --workload mix:100 --node-capacity 5000 --change hot-in \
+          --change-every 5 --seconds 20
   A production cache of Twitter's, as far as it is published:
       switchback bench --workload twitter:51 --node-capacity 5000 --preload
   DistReach beside DistCache, two chains of two switches:
@@ -74,11 +75,21 @@ pub(crate) struct LoadArgs {
     pub(crate) schemes: Option<Vec<Scheme>>,
 
     /// Switches that a request passes, one of each layer; for schemes that have layers.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX)))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX))
+    )]
     pub(crate) layers: u8,
 
     /// Chains of switches, among which the keys are divided. Each has a cache.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX)))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX))
+    )]
     pub(crate) chains: u16,
 
     /// Zipf exponent of the keys' popularity; 0 is uniform [default: 0.99, or as published].
@@ -86,7 +97,12 @@ pub(crate) struct LoadArgs {
     pub(crate) zipf: Option<f64>,
 
     /// Records that are stored before the run.
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(
+        long,
+        default_value_t = 1_000_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..=1 << 40)
+    )]
     pub(crate) records: u64,
 
     /// Length of keys [default: 16, or as published].
@@ -100,7 +116,12 @@ pub(crate) struct LoadArgs {
     pub(crate) value_bytes: Option<ValueBytes>,
 
     /// Storage nodes.
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(
+        long,
+        default_value_t = 4,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=256)
+    )]
     pub(crate) nodes: u16,
 
     /// Caps each node at this many requests a second, so that nodes are the bottleneck even on a
@@ -109,7 +130,12 @@ pub(crate) struct LoadArgs {
     pub(crate) node_capacity: Option<f64>,
 
     /// Records that each chain's cache holds.
-    #[arg(long, default_value_t = 10_000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    #[arg(
+        long,
+        default_value_t = 10_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1 << 24)
+    )]
     pub(crate) cache_records: u32,
 
     /// Caches the hottest records before the run; otherwise the cache learns them from cold.
@@ -121,7 +147,12 @@ pub(crate) struct LoadArgs {
     pub(crate) links: Links,
 
     /// Client threads, one session each.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=256)
+    )]
     pub(crate) clients: u32,
 
     /// Operations that each client has outstanding at most; `best`: of 16, 32, 64, 128, 256, 512
@@ -151,11 +182,23 @@ pub(crate) struct LoadArgs {
     pub(crate) change: Option<Pattern>,
 
     /// How many keys each change concerns.
-    #[arg(long, default_value_t = 200, value_name = "N", requires = "change", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 200,
+        value_name = "N",
+        requires = "change",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub(crate) change_keys: u64,
 
     /// Seconds between changes.
-    #[arg(long, default_value_t = 10.0, value_name = "S", requires = "change", value_parser = parse_seconds)]
+    #[arg(
+        long,
+        default_value_t = 10.0,
+        value_name = "S",
+        requires = "change",
+        value_parser = parse_seconds
+    )]
     pub(crate) change_every: f64,
 
     /// Seconds between two snapshots of the cache; 0: none.
@@ -168,7 +211,12 @@ pub(crate) struct LoadArgs {
     pub(crate) verify: bool,
 
     /// Runs everything this often, schemes in turn, and reports medians and spread.
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     pub(crate) repeat: u32,
 
     /// The seed of keys, requests, arrivals and partition map.
@@ -242,7 +290,8 @@ impl LoadArgs {
         if let (None, Some(published)) = (&self.value_bytes, cluster.value_bytes) {
             anyhow::ensure!(
                 is_cacheable(published as usize),
-                "values of {cluster} have {published} B, and the cache takes {CACHED_VALUE_BYTES_MAX}: it can't help there (switchback predict --trace \
+                "values of {cluster} have {published} B, and the cache takes \
+                 {CACHED_VALUE_BYTES_MAX}: it can't help there (switchback predict --trace \
                  {cluster}). To run its mix with shorter ones, give --value-bytes"
             );
             shape.value_bytes = ValueBytes::constant(published as usize);

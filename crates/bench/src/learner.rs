@@ -158,7 +158,10 @@ mod tests {
         #[test]
         fn the_content_is_the_hottest_after_every_request(
             room in 0usize..12,
-            requests in prop::collection::vec((prop_oneof![0u64..4, 0u64..40], any::<bool>()), 0..400),
+            requests in prop::collection::vec(
+                (prop_oneof![0u64..4, 0u64..40], any::<bool>()),
+                0..400,
+            ),
         ) {
             let (mut learner, mut counts) =
                 (Learner::new(room, Lengths::constant(128)), BTreeMap::new());
@@ -168,7 +171,8 @@ mod tests {
                 hits += u64::from(is_read && learner.content().contains(&index));
                 learner.request(index, is_read);
                 *counts.entry(index).or_insert(0) += 1;
-                let mut content: Vec<_> = learner.content().iter().map(|index| counts[index]).collect();
+                let mut content: Vec<_> =
+                    learner.content().iter().map(|index| counts[index]).collect();
                 content.sort_unstable_by(|a, b| b.cmp(a));
                 prop_assert_eq!(content, hottest(&counts, room));
                 let mut distinct = learner.content().to_vec();

@@ -37,13 +37,23 @@ pub(crate) struct RedisArgs {
 
     /// Key spaces: 1 is one hot key.
     // redis-benchmark counts them in 31 bits.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [1, 10_000, 1_000_000],
-        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64))]
+    #[arg(
+        long,
+        value_name = "N,...",
+        value_delimiter = ',',
+        default_values_t = [1, 10_000, 1_000_000],
+        value_parser = clap::value_parser!(u64).range(1..=i32::MAX as u64)
+    )]
     pub(crate) keys: Vec<u64>,
 
     /// Commands. `eval` and `evalsha` run a script that calls INCR.
-    #[arg(long, value_enum, value_name = "NAME,...", value_delimiter = ',',
-        default_values_t = [Command::Set, Command::Get])]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_values_t = [Command::Set, Command::Get]
+    )]
     pub(crate) commands: Vec<Command>,
 
     /// Connections.
@@ -59,11 +69,21 @@ pub(crate) struct RedisArgs {
     pub(crate) value_bytes: u32,
 
     /// Requests of each measurement.
-    #[arg(long, default_value_t = 1_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 1_000_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub(crate) requests: u64,
 
     /// Rounds; medians and spread are over them.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 5,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) rounds: u32,
 
     /// Where redis-server keeps its data, in a directory that is removed at the end, best on the

@@ -36,12 +36,17 @@ class App extends Component {
     const { live, trouble } = store;
     document.title = `${title} · ${live?.name ?? "Switchback"}`;
     return html`
-      <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>to the content</a>
+      <a class="skip" href="#content"
+        onClick=${(event) => {
+          event.preventDefault();
+          document.getElementById("content").focus();
+        }}>to the content</a>
       <header>
         <h1>${live?.name ?? "Switchback"}</h1>
         <${Now} live=${live}/>
         <nav aria-label="Pages">
-          ${PAGES.map(([key, text]) => html`<a href=${address(key)} aria-current=${key === name ? "page" : undefined}>${text}</a>`)}
+          ${PAGES.map(([key, text]) => html`<a href=${address(key)}
+            aria-current=${key === name ? "page" : undefined}>${text}</a>`)}
         </nav>
       </header>
       ${trouble && html`<${Trouble}>${trouble}<//>`}
@@ -54,7 +59,8 @@ class App extends Component {
 /// The rack in a line. Its figures change each second, so only the phase is announced.
 function Now({ live }) {
   if (!live) return html`<p class="now"></p>`;
-  const asked = live.reads_per_s === null ? live.switch?.requests_per_s : live.reads_per_s + live.writes_per_s;
+  const asked = live.reads_per_s === null
+    ? live.switch?.requests_per_s : live.reads_per_s + live.writes_per_s;
   const hits = live.nodes_per_s === null || !asked ? null : 1 - live.nodes_per_s / asked;
   const state = live.draining ? "draining" : live.phase;
   return html`<p class="now">

@@ -33,7 +33,9 @@ export class Asked extends Component {
     if (period) this.timer = setTimeout(() => this.ask(), period);
   }
   render({ children }, { answer, trouble }) {
-    const shown = answer === undefined ? !trouble && html`<p class="dim">asking…</p>` : [children].flat()[0](answer, () => this.ask());
+    const shown = answer === undefined
+      ? !trouble && html`<p class="dim">asking…</p>`
+      : [children].flat()[0](answer, () => this.ask());
     return html`${trouble && html`<${Trouble}>${trouble}<//>`}${shown}`;
   }
 }
@@ -47,11 +49,16 @@ export function Table({ columns, rows, caption, key_of, empty = "nothing", row_c
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${caption}>
     <table>
       <caption>${caption}</caption>
-      <thead><tr>${columns.map((column) => html`<th scope="col" class=${column.right ? "right" : ""}>${column.name}</th>`)}</tr></thead>
+      <thead><tr>${columns.map((column) => html`<th scope="col"
+        class=${column.right ? "right" : ""}>${column.name}</th>`)}</tr></thead>
       <tbody>
-        ${rows.length === 0 && html`<tr><td class="dim" colspan=${columns.length}>${empty}</td></tr>`}
-        ${rows.map((row, at) => html`<tr key=${key_of ? key_of(row) : at} class=${row_class ? row_class(row) : ""}>
-          ${columns.map((column) => html`<td class=${`${column.right ? "right" : ""} ${column.wide ? "wide" : ""}`}>${column.of(row, at)}</td>`)}
+        ${rows.length === 0 && html`<tr><td class="dim" colspan=${columns.length}>
+          ${empty}</td></tr>`}
+        ${rows.map((row, at) => html`<tr key=${key_of ? key_of(row) : at}
+          class=${row_class ? row_class(row) : ""}>
+          ${columns.map((column) =>
+            html`<td class=${`${column.right ? "right" : ""} ${column.wide ? "wide" : ""}`}>
+              ${column.of(row, at)}</td>`)}
         </tr>`)}
       </tbody>
     </table>
@@ -61,13 +68,15 @@ export function Table({ columns, rows, caption, key_of, empty = "nothing", row_c
 /// A bar of parts: `{ share, kind, name }`, from 0 to 1 of its width.
 export function Bar({ parts, label }) {
   return html`<span class="bar" role="img" aria-label=${label}>
-    ${parts.map((part) => html`<span class=${`part ${part.kind}`} style=${{ width: `${100 * Math.min(1, Math.max(0, part.share))}%` }}></span>`)}
+    ${parts.map((part) => html`<span class=${`part ${part.kind}`}
+      style=${{ width: `${100 * Math.min(1, Math.max(0, part.share))}%` }}></span>`)}
   </span>`;
 }
 
 /// A figure with its name.
 export function Figure({ name, value, more, kind = "" }) {
-  return html`<div class=${`figure ${kind}`}><dt>${name}</dt><dd>${value}${more && html` <small>${more}</small>`}</dd></div>`;
+  return html`<div class=${`figure ${kind}`}><dt>${name}</dt><dd>${value}
+    ${more && html` <small>${more}</small>`}</dd></div>`;
 }
 
 /// One of several choices, as radio buttons.
@@ -75,7 +84,8 @@ export function Choice({ name, options, value, choose }) {
   return html`<fieldset class="choice">
     <legend>${name}</legend>
     ${options.map(([key, text]) => html`<label class=${key === value ? "chosen" : ""}>
-      <input type="radio" name=${name} value=${key} checked=${key === value} onChange=${() => choose(key)}/>${text}
+      <input type="radio" name=${name} value=${key} checked=${key === value}
+        onChange=${() => choose(key)}/>${text}
     </label>`)}
   </fieldset>`;
 }
@@ -110,18 +120,22 @@ export class Lines extends Component {
     this.plot?.destroy();
     const { series, data, write } = this.props;
     const axis = {
-      stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 },
+      stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 },
+      ticks: { stroke: colour("line"), width: 1 },
       font: "12px system-ui, sans-serif",
     };
     const lines = series.map(({ label, kind, filled }) => ({
-      label, stroke: colour(kind), width: 1.5, fill: filled && `${colour(kind)}22`, value: (_, value) => write(value), points: { show: false },
+      label, stroke: colour(kind), width: 1.5, fill: filled && `${colour(kind)}22`,
+      value: (_, value) => write(value), points: { show: false },
     }));
     const options = {
       ...this.size(),
       series: [{ value: "{HH}:{mm}:{ss}" }, ...lines],
       axes: [
-        { ...axis, values: (_, times) => times.map((time) => clock(time, times[1] - times[0] < 60)) },
-        { ...axis, size: 52, values: (_, values) => values.map((value) => write(value).replace(".0", "")) },
+        { ...axis,
+          values: (_, times) => times.map((time) => clock(time, times[1] - times[0] < 60)) },
+        { ...axis, size: 52,
+          values: (_, values) => values.map((value) => write(value).replace(".0", "")) },
       ],
       scales: { y: { range: (_, low, high) => [0, Math.max(1, high * 1.05)] } },
       cursor: { drag: { x: false, y: false } },
@@ -130,6 +144,7 @@ export class Lines extends Component {
   }
   // What uPlot has drawn stays: only the place is Preact's.
   render({ label }) {
-    return html`<div class="lines" role="img" aria-label=${label} ref=${(place) => { this.place = place ?? this.place; }}></div>`;
+    return html`<div class="lines" role="img" aria-label=${label}
+      ref=${(place) => { this.place = place ?? this.place; }}></div>`;
   }
 }

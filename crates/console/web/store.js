@@ -64,7 +64,8 @@ export function follow() {
 /// The answer to a GET, or an error that says why there is none.
 export async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
-  if (!answer.ok) throw new Error((await answer.text()).trim() || `${answer.status} ${answer.statusText}`);
+  if (!answer.ok) throw new Error((await answer.text()).trim()
+    || `${answer.status} ${answer.statusText}`);
   return answer.json();
 }
 
@@ -76,13 +77,15 @@ export async function samples() {
   const line = /^([a-z_]+)(?:\{(.*)\})? ([^ ]+)$/gm;
   const label = /([a-z_]+)="((?:[^"\\]|\\.)*)"/g;
   return [...(await answer.text()).matchAll(line)].map(([, name, key = "", value]) => ({
-    name, key, value: Number(value), labels: Object.fromEntries([...key.matchAll(label)].map(([, name, value]) => [name, value])),
+    name, key, value: Number(value),
+    labels: Object.fromEntries([...key.matchAll(label)].map(([, name, value]) => [name, value])),
   }));
 }
 
 /// Carries out a command, with the token that the page was opened with.
 export async function command(path) {
-  const answer = await fetch(path, { method: "POST", headers: { Authorization: `Bearer ${store.token ?? ""}` } });
+  const answer = await fetch(path,
+    { method: "POST", headers: { Authorization: `Bearer ${store.token ?? ""}` } });
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.json();
 }
@@ -105,7 +108,8 @@ export function place() {
 
 /// The address of a page with parameters; empty ones are left out.
 export function address(page, query = {}) {
-  const said = Object.entries(query).filter(([, value]) => value !== undefined && value !== "" && value !== null);
+  const said = Object.entries(query)
+    .filter(([, value]) => value !== undefined && value !== "" && value !== null);
   const text = new URLSearchParams(said).toString();
   return `#/${page}${text ? `?${text}` : ""}`;
 }

@@ -14,19 +14,22 @@ function scaled(value, base, units) {
 
 export const UNKNOWN = "–";
 
-const known = (write) => (value, ...more) => (value === null || value === undefined ? UNKNOWN : write(value, ...more));
+const known = (write) => (value, ...more) => (value === null || value === undefined
+  ? UNKNOWN : write(value, ...more));
 
 /// 52,724.7 as 52.7k.
 export const short = known((value) => scaled(value, 1000, UNITS));
 
 /// Requests a second: tenths only of what is slow.
-export const rate = known((value) => (value > 0 && value < 10 ? value.toFixed(1) : scaled(value, 1000, UNITS)));
+export const rate =
+  known((value) => (value > 0 && value < 10 ? value.toFixed(1) : scaled(value, 1000, UNITS)));
 
 /// 52724 as 52,724.
 export const whole = known((value) => Math.round(value).toLocaleString("en-US"));
 
 /// Bytes in powers of 1024.
-export const bytes = known((value) => (value < 1024 ? `${value} B` : `${scaled(value, 1024, ["", " KiB", " MiB", " GiB", " TiB"])}`));
+export const bytes = known((value) => (value < 1024
+  ? `${value} B` : `${scaled(value, 1024, ["", " KiB", " MiB", " GiB", " TiB"])}`));
 
 /// A share from 0 to 1 in per cent.
 export const percent = known((value, digits = 0) => `${(100 * value).toFixed(digits)} %`);
@@ -48,7 +51,8 @@ export const clock = known((unix, seconds = true) => {
   let text = `${two(time.getHours())}:${two(time.getMinutes())}`;
   if (seconds) text += `:${two(time.getSeconds())}`;
   const isToday = time.toDateString() === new Date().toDateString();
-  return isToday ? text : `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ${text}`;
+  return isToday
+    ? text : `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())} ${text}`;
 });
 
 /// A hash range, as the first byte of its keys' hashes.
@@ -68,4 +72,5 @@ const PLACES = {
 export const place = known((name) => PLACES[name] ?? name);
 
 /// Written as `node 3`, or as `3 nodes`.
-export const count = (number, word, plural = "s") => `${whole(number)} ${word}${number === 1 ? "" : plural}`;
+export const count =
+  (number, word, plural = "s") => `${whole(number)} ${word}${number === 1 ? "" : plural}`;

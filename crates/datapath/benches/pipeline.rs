@@ -256,7 +256,8 @@ fn main() {
     let rounds =
         std::env::args().skip(1).find_map(|argument| argument.parse().ok()).unwrap_or(9usize);
     println!(
-        "ns a packet, one core, Zipf 0.99, 16 B keys, {OPERATIONS} packets x {rounds} rounds; net of building the packet;\n\
+        "ns a packet, one core, Zipf 0.99, 16 B keys, {OPERATIONS} packets x {rounds} rounds; net \
+         of building the packet;\n\
          median (first..ninth decile) of stretches of {STRETCH} packets"
     );
     println!(

@@ -11,7 +11,8 @@ macro_rules! features {
         impl Features {
             $($(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
             /// All bits and their names.
-            pub const ALL: &'static [(&'static str, Features)] = &[$(($name, Features::$constant),)*];
+            pub const ALL: &'static [(&'static str, Features)] =
+                &[$(($name, Features::$constant),)*];
         }
     };
 }

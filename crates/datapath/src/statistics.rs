@@ -130,8 +130,10 @@ macro_rules! statistics {
             /// All counters by name; those of drops are called `drop_` and the reason.
             pub fn iter(&self) -> impl Iterator<Item = (String, u64)> {
                 let counters = [$((stringify!($field), self.$field),)*];
-                let named = |(reason, count): (&DropReason, &u64)| (format!("drop_{reason}"), *count);
-                let drops: Vec<_> = DropReason::ALL.iter().zip(&self.drops).skip(1).map(named).collect();
+                let named =
+                    |(reason, count): (&DropReason, &u64)| (format!("drop_{reason}"), *count);
+                let drops: Vec<_> =
+                    DropReason::ALL.iter().zip(&self.drops).skip(1).map(named).collect();
                 counters.into_iter().map(|(name, count)| (name.to_owned(), count)).chain(drops)
             }
         }

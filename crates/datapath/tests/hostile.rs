@@ -36,10 +36,18 @@ fn rig(features: Features) -> Rig {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 3000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..=PACKET_BYTES_MAX), node: bool, control: bool) {
+    fn any_bytes(
+        bytes in prop::collection::vec(any::<u8>(), 0..=PACKET_BYTES_MAX),
+        node: bool,
+        control: bool,
+    ) {
         let rig = rig(Features::of(Scheme::FarReach));
         let mut packet = Packet::new();
         packet.copy_from(&bytes).unwrap();
@@ -68,7 +76,17 @@ proptest! {
         let lane = request as u32 % 5;
         let location = (u32::from(flags % 3) << 30) | (guard as u32 % 18);
         let ttl = seq as u8 % 4;
-        let header = Header { flags, seq: Seq(seq), guard, request, expiry_ms, lane, location, ttl, ..header(op, b"key") };
+        let header = Header {
+            flags,
+            seq: Seq(seq),
+            guard,
+            request,
+            expiry_ms,
+            lane,
+            location,
+            ttl,
+            ..header(op, b"key")
+        };
         let mut packet = Packet::build(header, &vec![1; value_bytes], b"key");
         for (at, byte) in damage {
             packet.buffer_mut()[at] = byte;

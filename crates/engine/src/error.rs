@@ -8,8 +8,8 @@ use thiserror::Error;
 pub enum OpenError {
     /// Another process has it open.
     #[error(
-        "{} is in use: another Switchback node (or another process) has it open. Stop that one, or give this node a directory \
-         of its own",
+        "{} is in use: another Switchback node (or another process) has it open. Stop that one, or \
+         give this node a directory of its own",
         path.display()
     )]
     Locked {
@@ -17,13 +17,19 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// A file or something else is in its place.
-    #[error("{} is not a directory. A node keeps its records in a directory; name another path", path.display())]
+    #[error(
+        "{} is not a directory. A node keeps its records in a directory; name another path",
+        path.display()
+    )]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
     /// We may not write there.
-    #[error("{} can't be written to ({reason}). The node's user needs to own it, on a file system that is not read-only", path.display())]
+    #[error(
+        "{} can't be written to ({reason}). The node's user needs to own it, on a file system that is not read-only",
+        path.display()
+    )]
     NotWritable {
         /// The directory.
         path: PathBuf,
@@ -43,8 +49,9 @@ pub enum OpenError {
     },
     /// The file that says whose it is says something else.
     #[error(
-        "{} is not as a node writes it. If a node's records are beside it, copy the file from another node's directory (it is the same in \
-         all); if not, name an empty or a new directory; nothing was touched",
+        "{} is not as a node writes it. If a node's records are beside it, copy the file from \
+         another node's directory (it is the same in all); if not, name an empty or a new \
+         directory; nothing was touched",
         path.display()
     )]
     Marker {
@@ -53,8 +60,8 @@ pub enum OpenError {
     },
     /// Another version wrote it.
     #[error(
-        "{} is of storage format {found}, and this program reads formats {oldest} to {newest}. Use the version of \
-         Switchback that wrote it; nothing was touched",
+        "{} is of storage format {found}, and this program reads formats {oldest} to {newest}. Use \
+         the version of Switchback that wrote it; nothing was touched",
         path.display()
     )]
     Version {
@@ -81,13 +88,19 @@ pub enum OpenError {
         log: bool,
     },
     /// The disk is full.
-    #[error("no space left on the device that holds {}. Opening replays the log and needs some; make room and start again", path.display())]
+    #[error(
+        "no space left on the device that holds {}. Opening replays the log and needs some; make room and start again",
+        path.display()
+    )]
     NoSpace {
         /// The directory.
         path: PathBuf,
     },
     /// Anything else.
-    #[error("{} can't be opened: {reason}. Mend that; only a new rack may have another directory (data in [[node]], or --data)", path.display())]
+    #[error(
+        "{} can't be opened: {reason}. Mend that; only a new rack may have another directory (data in [[node]], or --data)",
+        path.display()
+    )]
     Io {
         /// The directory.
         path: PathBuf,

@@ -351,7 +351,10 @@ impl Group {
         }
         // Two keys of one 128-bit hash: never seen, but then the overlay knows only the later one.
         (0..newest).rev().find(|&at| {
-            matches!(&self.changes[at], Change::Record { hash: other, key: name, .. } if other == hash && name == key)
+            matches!(
+                &self.changes[at],
+                Change::Record { hash: other, key: name, .. } if other == hash && name == key
+            )
         })
     }
 

@@ -32,9 +32,11 @@ on_both! {
     refusals_in_a_group_see_the_group floors_speak_for_absent_keys a_floor_never_sinks
     a_floor_holds_for_the_keys_of_its_chain
     compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
-    a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock completions_go_with_the_write
+    a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock
+    completions_go_with_the_write
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
-    scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart any_bytes_are_a_value
+    scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart
+    any_bytes_are_a_value
 }
 
 /// Fails if any field of a record is not stored, or a tombstone is turned into absence.

@@ -72,7 +72,8 @@ fn op() -> impl Strategy<Value = EngineOp> {
     prop_oneof![
         6 => key().prop_map(|(hash, key)| EngineOp::Get { id: 0, hash, key }),
         12 => put(),
-        2 => (key(), mark).prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
+        2 => (key(), mark)
+            .prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
         1 => (any::<[u8; 3]>(), any::<bool>()).prop_map(|(bytes, is_halved)| {
             let served = if is_halved { halves() } else { ChainMap::default() };
             EngineOp::SetState { id: 0, state: bytes.to_vec(), served }
@@ -181,7 +182,8 @@ proptest! {
                 }
                 let before = memory.unsynced();
                 let is_synced = |op: &EngineOp| {
-                    let floors = matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
+                    let floors =
+                        matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
                     let marks = matches!(op, EngineOp::SetMark { mark: Some(_), .. });
                     floors || marks || matches!(op, EngineOp::SetState { .. })
                 };

@@ -134,8 +134,9 @@ fn execute_verb(
     Flow::Done
 }
 
-const SPANS: &str = "ERR no write spans several keys, so this command is refused; with transactions = \"batch\" in \
-     [gateway] its reads and writes are executed one after the other, without isolation";
+const SPANS: &str = "ERR no write spans several keys, so this command is refused; with \
+     transactions = \"batch\" in [gateway] its reads and writes are executed one after the other, \
+     without isolation";
 
 /// Whether a command that writes what it has read of other keys may be executed. On one key it is
 /// no more than others are.

@@ -31,8 +31,8 @@ use thiserror::Error;
 #[allow(missing_docs)]
 pub enum GatewayError {
     #[error(
-        "the gateway can't listen on {address}: {}; choose another with --resp ADDR or resp in [gateway] of rack.toml (port 0: any \
-         free one)",
+        "the gateway can't listen on {address}: {}; choose another with --resp ADDR or resp in \
+         [gateway] of rack.toml (port 0: any free one)",
         address_refused(error)
     )]
     Listen { address: SocketAddr, error: io::Error },
@@ -239,7 +239,10 @@ impl Gateway {
         self.shared.stop.store(true, Release);
         for inbox in &self.shared.inboxes {
             if let Err(error) = inbox.waker.wake() {
-                tracing::warn!(%error, "can't wake a worker; it will see the stop at its next tick");
+                tracing::warn!(
+                    %error,
+                    "can't wake a worker; it will see the stop at its next tick"
+                );
             }
         }
         for thread in self.threads.drain(..).chain(self.retired.drain(..)) {

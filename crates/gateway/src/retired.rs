@@ -72,7 +72,11 @@ impl Retired {
             if let Err(error) = self.poll.poll(&mut events, Some(TICK))
                 && error.kind() != io::ErrorKind::Interrupted
             {
-                tracing::error!(%error, worker = self.worker, "poll failed; what a worker that is gone left stays in its spool");
+                tracing::error!(
+                    %error,
+                    worker = self.worker,
+                    "poll failed; what a worker that is gone left stays in its spool"
+                );
                 return;
             }
         }
@@ -81,7 +85,11 @@ impl Retired {
     fn forget(&self) {
         for path in &self.segments {
             if let Err(error) = fs::remove_file(path) {
-                tracing::warn!(path = %path.display(), %error, "the spool of a worker that is gone can't be deleted");
+                tracing::warn!(
+                    path = %path.display(),
+                    %error,
+                    "the spool of a worker that is gone can't be deleted"
+                );
             }
         }
         tracing::info!(

@@ -36,7 +36,10 @@ pub struct TlsFiles {
 pub enum TlsError {
     #[error("{} can't be read: {error}", path.display())]
     Unreadable { path: PathBuf, error: io::Error },
-    #[error("{} is no file of certificates or keys: it has {FILE_BYTES_MAX} bytes or more", .0.display())]
+    #[error(
+        "{} is no file of certificates or keys: it has {FILE_BYTES_MAX} bytes or more",
+        .0.display()
+    )]
     TooLong(PathBuf),
     #[error("{} has no certificate in PEM form (-----BEGIN CERTIFICATE-----)", .0.display())]
     NoCertificate(PathBuf),
@@ -47,7 +50,11 @@ pub enum TlsError {
     NoKey(PathBuf),
     #[error("{} is damaged: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
-    #[error("{} isn't the private key of the certificate in {}", key.display(), certificate.display())]
+    #[error(
+        "{} isn't the private key of the certificate in {}",
+        key.display(),
+        certificate.display()
+    )]
     OtherKey { key: PathBuf, certificate: PathBuf },
     #[error("the certificate in {} has expired, {} ago; renew it", path.display(), roughly(*since))]
     Expired { path: PathBuf, since: Duration },

@@ -151,8 +151,9 @@ fn random_transactions_are_answered_as_by_redis() {
     }
 }
 
-const SEVERAL: &str = "-ERR a transaction of several keys, which no write spans, is refused; with transactions = \\\"batch\\\" in \
-     [gateway] its commands are executed one after the other, without isolation\\r\\n";
+const SEVERAL: &str = "-ERR a transaction of several keys, which no write spans, is refused; with \
+     transactions = \\\"batch\\\" in [gateway] its commands are executed one after the other, \
+     without isolation\\r\\n";
 const ABORTED: &str = "-EXECABORT Transaction discarded because of previous errors.\\r\\n";
 
 #[test]

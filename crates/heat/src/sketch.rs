@@ -260,7 +260,8 @@ mod tests {
             prop_assert!(uncounted as usize * KEYS <= numbers.len());
             for (number, count) in exact {
                 let found = sketch.find(&hash(number)).map_or(0, |at| sketch.keys[at].samples());
-                prop_assert!(found <= count && count <= found + uncounted, "{number}: {found} {count}");
+                let is_near = found <= count && count <= found + uncounted;
+                prop_assert!(is_near, "{number}: {found} {count}");
             }
         }
     }

@@ -26,10 +26,10 @@ use switchback_rack::config::{RackConfig, Shape};
 /// writes back for some milliseconds meanwhile. Run it as the user that runs the rack; in a
 /// distributed rack on the controller's machine first, then on the others with --number.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Examples:\n  switchback backup --to /backups/monday\n  switchback backup --to /backups/monday --config rack.toml\n\n\
-                  After a crash, or Ctrl-C, the same command goes on. switchback restore puts it back."
-)]
+#[command(after_help = "Examples:\n  switchback backup --to /backups/monday\n  \
+                  switchback backup --to /backups/monday --config rack.toml\n\n\
+                  After a crash, or Ctrl-C, the same command goes on. switchback restore puts it \
+                  back.")]
 pub struct BackupArgs {
     /// Where to: a new or empty directory, or one that an interrupted backup has left.
     #[arg(long, value_name = "DIR")]

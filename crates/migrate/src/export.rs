@@ -18,8 +18,10 @@ use switchback_terminal::{bytes, count};
 /// Write the records of a rack to an RDB file, which redis-server loads.
 #[derive(Args, Clone, Debug)]
 #[command(
-    after_help = "Example:\n  switchback export --from redis://127.0.0.1:6380 --to dump.rdb && redis-server --dbfilename dump.rdb\n\n\
-                  It goes on where it was after a crash. What is written meanwhile may be in the file or not."
+    after_help = "Example:\n  switchback export --from redis://127.0.0.1:6380 --to dump.rdb \
+                  && redis-server --dbfilename dump.rdb\n\n\
+                  It goes on where it was after a crash. What is written meanwhile may be in the \
+                  file or not."
 )]
 pub struct ExportArgs {
     /// The gateway whose records are written: redis[s]://[[USER]:PASSWORD@]HOST:PORT.
@@ -29,7 +31,12 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE")]
     to: PathBuf,
     /// Keys that are read at a time.
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u16).range(1..=10_000)
+    )]
     batch: u16,
     #[command(flatten)]
     certificates: Certificates,

@@ -34,7 +34,8 @@ const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
                   switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n  \
                   switchback import --from redis://10.0.0.5:6379/0 --follow --delete    # once more, after a crash\n  \
                   switchback import --from rediss://:secret@redis.example:6380 --cacert ca.crt\n\n\
-                  It goes on where it was after a crash. docs/run/migrate.md says how to move a program that runs.")]
+                  It goes on where it was after a crash. docs/run/migrate.md says how to \
+                  move a program that runs.")]
 pub struct ImportArgs {
     /// Where the records are: redis[s]://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
     #[arg(long, value_name = "URL")]
@@ -59,7 +60,12 @@ pub struct ImportArgs {
     #[arg(long, value_name = "FILE", default_value = "switchback-import.json")]
     state: PathBuf,
     /// Keys that are copied at a time.
-    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 500,
+        value_parser = clap::value_parser!(u16).range(1..=10_000)
+    )]
     batch: u16,
     #[command(flatten)]
     certificates: Certificates,

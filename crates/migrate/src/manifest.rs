@@ -83,8 +83,8 @@ impl Manifest {
         let (nodes, chains) = (config.nodes.len() as u16, config.topology.chains);
         ensure!(
             (self.nodes, self.chains) == (nodes, chains),
-            "the backup is of a rack with {} nodes and {} chains, and this one has {nodes} and {chains}: use that rack's \
-             rack.toml",
+            "the backup is of a rack with {} nodes and {} chains, and this one has {nodes} and \
+             {chains}: use that rack's rack.toml",
             self.nodes,
             self.chains
         );

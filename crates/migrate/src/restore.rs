@@ -21,11 +21,10 @@ use switchback_rack::config::RackConfig;
 /// of the rack has to be started anew. Run it as the user that runs the rack; in a distributed rack
 /// on each machine, with --part.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Examples:\n  mv switchback-data switchback-data.old\n  switchback restore --from /backups/monday && switchback up\n\
-                  \x20 switchback restore --from /backups/monday --config rack.toml --part node-1\n\n\
-                  After a crash, or Ctrl-C, the same command goes on."
-)]
+#[command(after_help = "Examples:\n  mv switchback-data switchback-data.old\n  \
+                  switchback restore --from /backups/monday && switchback up\n  \
+                  switchback restore --from /backups/monday --config rack.toml --part node-1\n\n\
+                  After a crash, or Ctrl-C, the same command goes on.")]
 pub struct RestoreArgs {
     /// Where the backup is.
     #[arg(long, value_name = "DIR")]

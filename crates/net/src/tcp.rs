@@ -341,7 +341,11 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
                 Err(error) => {
                     let error = error.to_string();
                     if error != told {
-                        tracing::info!(%controller, error, "no connection to the controller; trying again and again");
+                        tracing::info!(
+                            %controller,
+                            error,
+                            "no connection to the controller; trying again and again"
+                        );
                         told = error;
                     }
                 }

@@ -616,8 +616,8 @@ impl Drop for MetricsServer {
 
 /// Says what to do about an address that can't be had.
 fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
-    let mend = "choose another: `metrics` of this part in rack.toml, or --metrics of `switchback up` (port 0: any free \
-                one)";
+    let mend = "choose another: `metrics` of this part in rack.toml, or --metrics of \
+                `switchback up` (port 0: any free one)";
     let why = address_refused(error);
     io::Error::new(error.kind(), format!("metrics can't be served at {address}: {why}; {mend}"))
 }
@@ -710,7 +710,8 @@ GET  /status      the rack at a glance (JSON)
 GET  /cached      cached records, the most counted first (JSON; ?limit=N)
 GET  /hot         the hottest keys now (JSON; ?limit=N&seconds=S)
 GET  /heat        requests by hash range over time (JSON; ?seconds=S&columns=N)
-GET  /whatif      nodes' loads with another cache or other nodes (JSON; ?scheme=NAME&records=N&nodes=M)
+GET  /whatif      nodes' loads with another cache or other nodes \
+                  (JSON; ?scheme=NAME&records=N&nodes=M)
 GET  /events      what has happened (JSON; ?since=N&limit=M)
 GET  /live        a sample each second (server-sent events)
 GET  /config      the settings in force, without secrets (JSON)

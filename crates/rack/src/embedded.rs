@@ -39,8 +39,8 @@ impl EmbeddedRack {
     pub fn start(config: &RackConfig, kernel: Option<Mode>) -> anyhow::Result<EmbeddedRack> {
         ensure!(
             config.shape == Shape::Embedded,
-            "the file lists a [[switch]], so it describes a rack of several processes: start each with `switchback controller`, \
-             `node`, `switch` and `gateway --config` with it"
+            "the file lists a [[switch]], so it describes a rack of several processes: start each \
+             with `switchback controller`, `node`, `switch` and `gateway --config` with it"
         );
         let supervisor = Supervisor::new(config);
         let workers = gateway::workers(config);
@@ -100,7 +100,10 @@ impl EmbeddedRack {
                 assembly.close_sessions();
                 // The drain stored at the nodes what the ended gateway had left in its spool.
                 if let Some(Err(error)) = spool.map(|spool| SpoolDirectory::clear(&spool)) {
-                    tracing::warn!(%error, "the spool stays, though nothing in it is needed any more");
+                    tracing::warn!(
+                        %error,
+                        "the spool stays, though nothing in it is needed any more"
+                    );
                 }
             }
             Err(_) => {

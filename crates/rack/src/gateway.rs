@@ -80,8 +80,9 @@ fn max_clients(config: &RackConfig) -> usize {
     let (wanted, clients) = (config.gateway.max_clients, Share::here(config).clients);
     if clients < wanted.into() {
         tracing::warn!(
-            "this process may open {} files, so it takes {clients} clients instead of {wanted}: LimitNOFILE={} in its systemd unit, \
-             or ulimit -Hn, gives it more; or lower max_clients in [gateway]",
+            "this process may open {} files, so it takes {clients} clients instead of {wanted}: \
+             LimitNOFILE={} in its systemd unit, or ulimit -Hn, gives it more; or lower \
+             max_clients in [gateway]",
             descriptors::allowed(),
             descriptors::wanted(config)
         );

@@ -185,8 +185,8 @@ fn open_files(config: &RackConfig) -> Check {
         return Check::fits(MACHINE, "open files", found);
     }
     let mend = format!(
-        "'* hard nofile {wanted}' in /etc/security/limits.conf, or LimitNOFILE={wanted} in the systemd unit; or lower max_clients in \
-         [gateway]: else the rack takes fewer clients"
+        "'* hard nofile {wanted}' in /etc/security/limits.conf, or LimitNOFILE={wanted} in the \
+         systemd unit; or lower max_clients in [gateway]: else the rack takes fewer clients"
     );
     Check::optional(MACHINE, "open files", found, mend)
 }

@@ -345,8 +345,8 @@ fn client_id_base(config: &RackConfig) -> anyhow::Result<u64> {
     let refused = |error: std::io::Error| {
         let (directory, why) = (directory.display(), directory_refused(&error));
         anyhow!(
-            "the gateway can't keep its spool in {directory}: {why}; mend that, or move the spool with all that it holds and name its \
-             new place with spool in [gateway]"
+            "the gateway can't keep its spool in {directory}: {why}; mend that, or move the spool \
+             with all that it holds and name its new place with spool in [gateway]"
         )
     };
     std::fs::create_dir_all(directory).map_err(refused)?;

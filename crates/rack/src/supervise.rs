@@ -103,8 +103,8 @@ impl Supervisor {
     }
 
     fn heat(&self) -> Result<&Heat, AdminError> {
-        let elsewhere = "this process has no gateway, which counts what is asked for: ask a gateway's (see metrics in \
-                         [gateway] of rack.toml)";
+        let elsewhere = "this process has no gateway, which counts what is asked for: ask a \
+                         gateway's (see metrics in [gateway] of rack.toml)";
         self.heat.as_deref().ok_or_else(|| AdminError::Unsupported(elsewhere.into()))
     }
 

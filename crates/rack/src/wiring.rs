@@ -106,8 +106,8 @@ impl Wiring {
             Wires::Kernel(buffers, mode) => {
                 ensure!(
                     rack.switches() == 1,
-                    "the network of a rack's own has one switch, and this rack has {}; leave --datapath \
-                     xdp out, or list the switches of several machines as [[switch]]",
+                    "the network of a rack's own has one switch, and this rack has {}; leave \
+                     --datapath xdp out, or list the switches of several machines as [[switch]]",
                     rack.switches()
                 );
                 let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -115,7 +115,10 @@ impl Wiring {
                 let endpoint = SocketAddr::from((Segment::SWITCH, SWITCH_PORT));
                 let datapath = XdpDatapath::new(&config, endpoint.into())
                     .context("the switch can't be made")?;
-                tracing::info!(paths = ?segment.paths(), "the rack has network namespaces of its own");
+                tracing::info!(
+                    paths = ?segment.paths(),
+                    "the rack has network namespaces of its own"
+                );
                 Wiring::Kernel(buffers, mode, segment, Arc::new(datapath))
             }
         })

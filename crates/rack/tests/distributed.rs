@@ -41,7 +41,8 @@ fn config(directory: &Path, records: u32) -> RackConfig {
          [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\
          [controller]\nlisten = \"{controller}\"\nbypass_ms = 300\n\n\
          [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{standby}\"\n\n\
-         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{other}\"\nsync = \"none\"\n",
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n\
+         [[node]]\naddress = \"{other}\"\nsync = \"none\"\n",
     );
     parsed(&text, directory)
 }
@@ -237,7 +238,8 @@ fn config_of_two_chains(directory: &Path) -> RackConfig {
          [topology]\nchains = 2\n\n\
          [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{other}\"\n\n\
          [[switch]]\naddress = \"{spare}\"\n\n\
-         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n[[node]]\naddress = \"{second}\"\nsync = \"none\"\n",
+         [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n\
+         [[node]]\naddress = \"{second}\"\nsync = \"none\"\n",
     );
     parsed(&text, directory)
 }
@@ -365,8 +367,10 @@ fn config_of_two_domains(directory: &Path) -> RackConfig {
         })
         .concat();
     let text = format!(
-        "[rack]\nscheme = \"distreach\"\nswitch_timeout_ms = 1000\nlease_ms = 2000\nsnapshot_period_ms = 100\n\n\
-         [topology]\nlayers = 2\nchains = 2\n\n[controller]\nlisten = \"{controller}\"\n\n{switches}\
+        "[rack]\nscheme = \"distreach\"\nswitch_timeout_ms = 1000\nlease_ms = 2000\n\
+         snapshot_period_ms = 100\n\n\
+         [topology]\nlayers = 2\nchains = 2\n\n\
+         [controller]\nlisten = \"{controller}\"\n\n{switches}\
          [[node]]\naddress = \"{node}\"\nsync = \"none\"\n",
     );
     parsed(&text, directory)

@@ -64,7 +64,8 @@ fn answered_by_cache(stream: &mut TcpStream) -> u64 {
 fn what_the_cache_of_an_embedded_rack_answers_allocates_nothing() {
     for durability in [Durability::Memory, Durability::Everysec] {
         let directory = tempfile::tempdir().unwrap();
-        let text = "[rack]\nmetrics = \"127.0.0.1:0\"\n[gateway]\nresp = \"127.0.0.1:0\"\n[nodes]\ncount = 1\nsync = \"none\"\n";
+        let text = "[rack]\nmetrics = \"127.0.0.1:0\"\n[gateway]\nresp = \"127.0.0.1:0\"\n\
+                    [nodes]\ncount = 1\nsync = \"none\"\n";
         let overrides = Overrides { durability: Some(durability), ..Overrides::default() };
         let config = RackConfig::parse(text, "test.toml", directory.path(), &overrides).unwrap();
         let rack = EmbeddedRack::start(&config, None).unwrap();

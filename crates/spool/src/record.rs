@@ -100,8 +100,12 @@ mod tests {
     proptest! {
         #[test]
         fn a_record_survives_and_damage_is_seen(
-            key in prop::collection::vec(any::<u8>(), 1..100), value in prop::collection::vec(any::<u8>(), 0..300),
-            seq in any::<u64>(), expiry_ms in any::<u64>(), generation in any::<u32>(), tombstone in any::<bool>(),
+            key in prop::collection::vec(any::<u8>(), 1..100),
+            value in prop::collection::vec(any::<u8>(), 0..300),
+            seq in any::<u64>(),
+            expiry_ms in any::<u64>(),
+            generation in any::<u32>(),
+            tombstone in any::<bool>(),
             damaged in any::<prop::sample::Index>(),
         ) {
             let record = Record { seq: Seq(seq), tombstone, expiry_ms, value, since: None };

@@ -116,8 +116,8 @@ pub(crate) fn unordered_iteration(repository: &Repository) -> Vec<Finding> {
                 && !excused
             {
                 let message = format!(
-                    "`{name}` is a hash table: its order is random, so seeds would not repeat; sort, or say \
-                     `// any order: why`"
+                    "`{name}` is a hash table: its order is random, so seeds would not repeat; \
+                     sort, or say `// any order: why`"
                 );
                 findings.push(file.finding(number, message));
             }
@@ -156,7 +156,8 @@ mod tests {
 
     #[test]
     fn impure_code_is_found_but_not_in_comments_and_tests() {
-        let text = "// SystemTime\nlet now = Instant::now();\nlet strand::x = 1;\n#[cfg(test)]\nmod tests { Instant::now(); }\n";
+        let text = "// SystemTime\nlet now = Instant::now();\nlet strand::x = 1;\n\
+                    #[cfg(test)]\nmod tests { Instant::now(); }\n";
         let repository =
             Repository::of(&[("crates/core/src/a.rs", text), ("crates/net/src/b.rs", text)]);
         let findings = impurities(&repository);
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn iteration_in_random_order_is_found() {
-        let text = "struct A {\n    map: HashMap<u8, u8>,\n}\nself.map.get(1);\nfor x in self.map.values() {\n}\n// any order: summed\nself.map.values()\n";
+        let text = "struct A {\n    map: HashMap<u8, u8>,\n}\nself.map.get(1);\n\
+                    for x in self.map.values() {\n}\n// any order: summed\nself.map.values()\n";
         let findings = unordered_iteration(&Repository::of(&[("crates/core/src/a.rs", text)]));
         assert_eq!(findings.iter().map(|finding| finding.line).collect::<Vec<_>>(), [5]);
     }

@@ -15,10 +15,14 @@ const FOLDERS: &[&str] = &[
 ];
 /// Documents, and what they name that isn't committed, or no longer.
 const NOT_COMMITTED: &[(&str, &str)] = &[
-    ("docs/measure/performance.md", "crates/xdp/src/link.rs"), // It names the last commit that has it.
-    ("examples/rack/README.md", "examples/rack/data"),         // The example makes it.
-    ("fuzz/README.md", "fuzz/artifacts/TARGET"),               // Fuzzing makes it.
-    ("fuzz/README.md", "fuzz/corpus/TARGET"),                  // For any target.
+    // It names the last commit that has it.
+    ("docs/measure/performance.md", "crates/xdp/src/link.rs"),
+    // The example makes it.
+    ("examples/rack/README.md", "examples/rack/data"),
+    // Fuzzing makes it.
+    ("fuzz/README.md", "fuzz/artifacts/TARGET"),
+    // For any target.
+    ("fuzz/README.md", "fuzz/corpus/TARGET"),
 ];
 
 /// A line between its neighbours: a citation may be broken between two lines.

@@ -55,8 +55,9 @@ pub(crate) fn ignored(repository: &Repository) -> Vec<Finding> {
         {
             let by = line.split_once("\"run by ").and_then(|(_, name)| name.split('"').next());
             if !by.is_some_and(|name| file.text.contains(&format!("fn {name}()"))) {
-                let message = "an ignored test tests nothing: let another one run it (`#[ignore = \"run by NAME\"]`), \
-                               or return after switchback_testing::skip";
+                let message = "an ignored test tests nothing: let another one run it \
+                               (`#[ignore = \"run by NAME\"]`), or return after \
+                               switchback_testing::skip";
                 findings.push(file.finding(index + 1, message));
             }
         }
@@ -73,7 +74,8 @@ mod tests {
         let repository = Repository::of(&[
             (
                 LIST,
-                "# comment\nswitchback-a/b::c | x | why\nswitchback-a/*::*c | x | why\nt/s.sh: part | x | why\n\
+                "# comment\nswitchback-a/b::c | x | why\nswitchback-a/*::*c | x | why\n\
+                 t/s.sh: part | x | why\n\
                  switchback-a/b::gone | x | why\nt/gone.sh | x | why\nt/s.sh | x\n",
             ),
             ("crates/a/tests/b.rs", "#[test]\nfn c() {}\n"),

@@ -212,8 +212,10 @@ mod tests {
             used("dev-dependencies", &["product", "tests", "elsewhere"]),
             used("dependencies", &["testing"]),
         );
-        let book = "## In the product\n| `product` | |\n| `wrong` | |\n## In the laboratory\n| `lab` | |\n\
-                    ## In tests\n| `tests`, `testing` | `elsewhere` |\n## What was not taken\n| `elsewhere` | |\n";
+        let book = "## In the product\n| `product` | |\n| `wrong` | |\n## In the laboratory\n\
+                    | `lab` | |\n\
+                    ## In tests\n| `tests`, `testing` | `elsewhere` |\n## What was not taken\n\
+                    | `elsewhere` | |\n";
         let repository = Repository::of(&[
             ("Cargo.toml", &manifest),
             ("crates/a/Cargo.toml", &product),

@@ -48,12 +48,16 @@ proptest! {
     #[test]
     fn a_packet_decodes_to_what_was_encoded(
         header in header(),
-        value in prop::collection::vec(any::<u8>(), 0..=PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES_MAX),
+        value in prop::collection::vec(
+            any::<u8>(),
+            0..=PACKET_BYTES_MAX - HEADER_BYTES - KEY_BYTES_MAX,
+        ),
         key in prop::collection::vec(any::<u8>(), 1..=KEY_BYTES_MAX),
     ) {
         let packet = Packet::build(header, &value, &key);
         let parts = packet.parse().unwrap();
-        let expected = Header { value_bytes: value.len() as u16, key_bytes: key.len() as u16, ..header };
+        let (value_bytes, key_bytes) = (value.len() as u16, key.len() as u16);
+        let expected = Header { value_bytes, key_bytes, ..header };
         prop_assert_eq!(packet.op_and_origin(), Some((header.op, header.origin)));
         prop_assert_eq!(parts, PacketRef { header: expected, value: &value, key: &key });
     }
@@ -74,12 +78,15 @@ proptest! {
     }
 
     #[test]
-    fn scan_lists_come_back(keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..20)) {
+    fn scan_lists_come_back(
+        keys in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..20),
+    ) {
         let mut list = Vec::new();
         for key in &keys {
             prop_assert!(push_scan_entry(&mut list, key.len() % 2 == 0, key, 2000));
         }
-        let back: Vec<_> = scan_entries(&list).map(|(cached, key)| (cached, key.to_vec())).collect();
+        let back: Vec<_> =
+            scan_entries(&list).map(|(cached, key)| (cached, key.to_vec())).collect();
         let expected: Vec<_> = keys.into_iter().map(|key| (key.len() % 2 == 0, key)).collect();
         prop_assert_eq!(back, expected);
     }

@@ -183,8 +183,9 @@ fn warn_of(datapath: &XdpDatapath, interface: &Link) -> Result<(), Error> {
     let address = endpoint(datapath);
     if !addresses.contains(&address) {
         tracing::warn!(
-            "{name} doesn't have the switch's address, {address}: the kernel answers only what comes in by {name} all the same; \
-             packets that come in elsewhere are left to this process, which is several times slower"
+            "{name} doesn't have the switch's address, {address}: the kernel answers only what \
+             comes in by {name} all the same; packets that come in elsewhere are left to this \
+             process, which is several times slower"
         );
     }
     Ok(())
@@ -199,8 +200,8 @@ fn refusal(interface: &str, mode: Mode, error: &std::io::Error) -> Error {
             "{interface}'s driver can't take the datapath ({error}); --xdp-mode generic works anywhere, and is several times slower"
         ),
         Some(libc::ERANGE) => format!(
-            "{interface}, or a veth's other end, has an MTU too large for the datapath in native mode: \
-             ip link set dev {interface} mtu 1500, at both ends"
+            "{interface}, or a veth's other end, has an MTU too large for the datapath in native \
+             mode: ip link set dev {interface} mtu 1500, at both ends"
         ),
         Some(libc::EPERM | libc::EACCES) => {
             format!("attaching to {interface} needs root or CAP_NET_ADMIN")

@@ -58,7 +58,11 @@ impl Forwarding {
         let path = notes.join(format!("{family}{SEPARATOR}{interface}{SEPARATOR}{namespace}"));
         let locked = write_note(&path, &before);
         if let Err(error) = &locked {
-            tracing::warn!(%error, note = %path.display(), "not noted: forwarding stays on if this process is killed");
+            tracing::warn!(
+                %error,
+                note = %path.display(),
+                "not noted: forwarding stays on if this process is killed"
+            );
         }
         setting.write_all_at(b"1", 0)?;
         Ok(Forwarding { setting, note: Some(Note { path, before, _locked: locked.ok() }) })

@@ -55,8 +55,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub enum Error {
     /// The processor orders memory in another way.
     #[error(
-        "the kernel datapath runs on x86_64 only, and this machine is {0}: what guards its records against torn reads \
-         relies on x86's order of loads and stores; run the switch in user space, without --datapath xdp"
+        "the kernel datapath runs on x86_64 only, and this machine is {0}: what guards its records \
+         against torn reads relies on x86's order of loads and stores; run the switch in user \
+         space, without --datapath xdp"
     )]
     Architecture(String),
     /// No clang at build time.

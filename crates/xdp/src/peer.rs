@@ -33,8 +33,8 @@ pub(crate) fn attach(
         None => {
             let name = &interface.name;
             tracing::warn!(
-                "{name}'s other end isn't found, since its namespace has neither a name nor a process: unless it has an XDP program, \
-                 the driver loses every answer"
+                "{name}'s other end isn't found, since its namespace has neither a name nor a \
+                 process: unless it has an XDP program, the driver loses every answer"
             );
             Ok(None)
         }

@@ -1,4 +1,5 @@
-"""Libraries that use transactions and scripts of one key, against Switchback: locks, limiters, counters."""
+"""Libraries that use transactions and scripts of one key, against Switchback: locks, limiters,
+counters."""
 
 import asyncio
 import sys
@@ -37,11 +38,13 @@ def in_threads(count, work):
 
 def redis_py():
     pipeline = CLIENT.pipeline()
-    check("pipeline()", pipeline.set("smoke:p", 1).incr("smoke:p").get("smoke:p").execute(), [True, 2, b"2"])
+    check("pipeline()", pipeline.set("smoke:p", 1).incr("smoke:p").get("smoke:p").execute(),
+          [True, 2, b"2"])
 
     def add():
         for _ in range(50):
-            CLIENT.transaction(lambda pipe: (n := int(pipe.get("smoke:t") or 0), pipe.multi(), pipe.set("smoke:t", n + 1)),
+            CLIENT.transaction(lambda pipe: (n := int(pipe.get("smoke:t") or 0), pipe.multi(),
+                                             pipe.set("smoke:t", n + 1)),
                                "smoke:t")
 
     in_threads(4, add)
@@ -83,7 +86,8 @@ def redis_py():
 def django_redis():
     from django.conf import settings
 
-    settings.configure(CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": URL}})
+    settings.configure(
+        CACHES={"default": {"BACKEND": "django_redis.cache.RedisCache", "LOCATION": URL}})
     import django
 
     django.setup()
@@ -107,7 +111,8 @@ def limits():
 
     limiter = library.strategies.FixedWindowRateLimiter(library.storage.storage_from_string(URL))
     five = library.parse("5/hour")
-    check("limits, fixed window", [limiter.hit(five, "smoke") for _ in range(7)], [True] * 5 + [False] * 2)
+    check("limits, fixed window", [limiter.hit(five, "smoke") for _ in range(7)],
+          [True] * 5 + [False] * 2)
     check("limits, what remains", limiter.get_window_stats(five, "smoke").remaining, 0)
 
 
@@ -116,7 +121,8 @@ def cashews():
 
     async def run():
         cache.setup(URL)
-        check("cashews incr", [await cache.incr("smoke:cashews", expire=100) for _ in range(3)], [1, 2, 3])
+        check("cashews incr", [await cache.incr("smoke:cashews", expire=100) for _ in range(3)],
+              [1, 2, 3])
         async with cache.lock("smoke:held", expire=30):
             check("cashews lock is held", await cache.is_locked("smoke:held"), True)
         check("cashews lock is released", await cache.is_locked("smoke:held"), False)
@@ -127,9 +133,11 @@ def cashews():
 def redlock():
     from redlock import RedLock
 
-    held = RedLock("smoke:redlock", connection_details=[{"host": HOST, "port": PORT, "db": 0}], ttl=5000)
+    held = RedLock("smoke:redlock", connection_details=[{"host": HOST, "port": PORT, "db": 0}],
+                   ttl=5000)
     check("redlock acquires", held.acquire(), True)
-    again = RedLock("smoke:redlock", connection_details=[{"host": HOST, "port": PORT, "db": 0}], ttl=5000, retry_times=1)
+    again = RedLock("smoke:redlock", connection_details=[{"host": HOST, "port": PORT, "db": 0}],
+                    ttl=5000, retry_times=1)
     check("a second redlock", again.acquire(), False)
     held.release()
     check("redlock releases", CLIENT.exists("smoke:redlock"), 0)

@@ -15,7 +15,8 @@ for protocol in (2, 3):
     client = RedisCluster(host=host, port=port, protocol=protocol, decode_responses=True)
     check("flushall", client.flushall(), True)
     (node,) = client.get_nodes()
-    check("the owner of all slots", (node.host, node.port, node.server_type), (host, port, "primary"))
+    check("the owner of all slots", (node.host, node.port, node.server_type),
+          (host, port, "primary"))
     check("state", client.cluster_info()["cluster_state"], "ok")
     check("keyslot", client.cluster_keyslot("{user1000}.following"), 3443)
     check("set", client.set("a", "1"), True)

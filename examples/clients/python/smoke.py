@@ -62,7 +62,8 @@ def smoke(client):
     client.delete("smoke:p")
 
     refused("hset", lambda: client.hset("smoke:h", "f", "v"), "strings only")
-    check("transaction", client.pipeline(transaction=True).set("smoke:t", 1).incr("smoke:t").execute(), [True, 2])
+    check("transaction",
+          client.pipeline(transaction=True).set("smoke:t", 1).incr("smoke:t").execute(), [True, 2])
     check("script", client.eval("return redis.call('incr', KEYS[1])", 1, "smoke:t"), 3)
     client.delete("smoke:t")
     check("client name", client.client_getname(), "smoke")
@@ -75,7 +76,8 @@ def main():
     host, port = sys.argv[1], int(sys.argv[2])
     for protocol in (2, 3):
         client = redis.Redis(
-            host, port, password=os.environ.get("PASSWORD"), protocol=protocol, decode_responses=True, client_name="smoke"
+            host, port, password=os.environ.get("PASSWORD"), protocol=protocol,
+            decode_responses=True, client_name="smoke"
         )
         smoke(client)
         print(f"redis-py {redis.__version__}, RESP{protocol}: ok")

@@ -21,14 +21,16 @@ function same(got, wanted) {
 
 async function run(name, use) {
     await server.flushall();
-    const late = new Promise((_, reject) => setTimeout(() => reject(new Error("no answer in 10 s")), 10_000));
+    const late = new Promise((_, reject) =>
+        setTimeout(() => reject(new Error("no answer in 10 s")), 10_000));
     try {
         await Promise.race([use(), late]);
         console.log(`${name}: works`);
     } catch (error) {
         const silent = error instanceof assert.AssertionError;
         wrong += silent;
-        console.log(`${name}: ${silent ? "WRONG" : "fails"}: ${String(error).split("\n").slice(0, silent ? 9 : 1).join(" ").slice(0, 200)}`);
+        const why = String(error).split("\n").slice(0, silent ? 9 : 1).join(" ").slice(0, 200);
+        console.log(`${name}: ${silent ? "WRONG" : "fails"}: ${why}`);
     }
 }
 
@@ -91,7 +93,8 @@ await run("connect-redis", async () => {
     client.destroy();
 });
 await run("rate-limiter-flexible", () => withIoredis(async (client) => {
-    const limiter = new rateLimiter.RateLimiterRedis({ storeClient: client, points: 2, duration: 5 });
+    const limiter = new rateLimiter.RateLimiterRedis(
+        { storeClient: client, points: 2, duration: 5 });
     same((await limiter.consume("user")).remainingPoints, 1);
     same((await limiter.consume("user")).remainingPoints, 0);
     const refused = await limiter.consume("user").then(() => false, (why) => why.consumedPoints);

@@ -1,7 +1,8 @@
-"""Everyday uses of Python libraries, with their results: uses.py HOST PORT prints `works` or `fails` for each.
+"""Everyday uses of Python libraries, with their results: uses.py HOST PORT prints `works` or
+`fails` for each.
 
-A use works if it gives what it gives with a redis-server. One that fails has to say so: a use that throws nothing and
-gives something else is `WRONG`, and makes the exit code 1.
+A use works if it gives what it gives with a redis-server. One that fails has to say so: a use that
+throws nothing and gives something else is `WRONG`, and makes the exit code 1.
 """
 
 import asyncio
@@ -196,7 +197,8 @@ def celery():
 
     app = Celery("uses", broker=URL, backend=URL)
     app.conf.update(broker_transport_options={"max_retries": 1}, broker_connection_retry=False,
-                    task_publish_retry=False, result_backend_transport_options={"retry_policy": {"max_retries": 0}})
+                    task_publish_retry=False,
+                    result_backend_transport_options={"retry_policy": {"max_retries": 0}})
     app.backend.max_retries = 0
     app.send_task("t")
     app.backend.store_result("1", 1, "SUCCESS")

@@ -249,7 +249,8 @@ impl Calibration {
             let place = error.span().map_or(String::new(), |span| {
                 let before = text.get(..span.start).unwrap_or_default();
                 let line_start = before.rfind('\n').map_or(0, |at| at + 1);
-                let (line, column) = (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1);
+                let line = before.matches('\n').count() + 1;
+                let column = before[line_start..].chars().count() + 1;
                 format!(":{line}:{column}")
             });
             let message = error.message().lines().collect::<Vec<_>>().join("; ");
@@ -273,8 +274,10 @@ impl Calibration {
     /// The file.
     pub fn text(&self) -> String {
         let Origin { machine, date, commit, load, method } = &self.origin;
-        let mut text = "# Written by `switchback lab calibrate`, for `switchback lab experiment --profile FILE`.\n\
-                        # Medians of short rounds; a tenth of them were below low, a tenth above high. cpu: of the thread's CPU time.\n\
+        let mut text = "# Written by `switchback lab calibrate`, for \
+                        `switchback lab experiment --profile FILE`.\n\
+                        # Medians of short rounds; a tenth of them were below low, a tenth above \
+                        high. cpu: of the thread's CPU time.\n\
                         \n[origin]\n"
             .to_owned();
         for (name, value) in

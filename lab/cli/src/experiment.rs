@@ -15,8 +15,8 @@ Examples:
   The model beside the machine, in one run:
       switchback lab experiment 1 2 7 8 9 --measured --out results
 
-The same seed gives the same figures, on any number of processors, but for 14, which is measured on this machine.
-docs/measure/evaluation.md has the method.";
+The same seed gives the same figures, on any number of processors, but for 14, which is measured on
+this machine. docs/measure/evaluation.md has the method.";
 
 /// Repeat FarReach's evaluation in virtual time, every figure beside its limit.
 ///

@@ -22,7 +22,8 @@ Examples:
       switchback lab sim --ablations
 
 A broken promise ends it with exit code 1 and says what was promised, the operations that contradict
-each other, and the command that repeats it. The same seed and the same binary make the same run, byte for byte.";
+each other, and the command that repeats it. The same seed and the same binary make the same run,
+byte for byte.";
 
 /// Torment simulated racks, and check every promise.
 ///

@@ -126,7 +126,9 @@ mod tests {
     proptest::proptest! {
         /// As a sorted list would do it, whenever events are added.
         #[test]
-        fn events_come_in_order(steps in proptest::collection::vec((0u64..40, 0usize..3, 0u32..12), 1..200)) {
+        fn events_come_in_order(
+            steps in proptest::collection::vec((0u64..40, 0usize..3, 0u32..12), 1..200),
+        ) {
             let mut queue = EventQueue::default();
             let mut sorted: Vec<(u64, usize)> = Vec::new();
             let mut now = 0;

@@ -11,11 +11,12 @@ use switchback_xdp::XdpDatapath;
 
 /// What the figures include.
 pub(crate) const METHOD: &str = "\
-ns are gross, as in the prototype's table: a test run of the kernel, repeated, each time with the request
-made anew in the frame (building), Ethernet, IP and UDP taken off, the pipeline, and for hits the answer's
-headers. A miss is the pipeline's verdict; routed adds the frame to the node, with the kernel's routing.
-Native: the request made and the pipeline called, no headers. 16 B keys, Zipf 0.99, completion lanes and
-whole-key compare in. Median (least..greatest) of rounds of 32,768 packets.";
+ns are gross, as in the prototype's table: a test run of the kernel, repeated, each time with the
+request made anew in the frame (building), Ethernet, IP and UDP taken off, the pipeline, and for
+hits the answer's headers. A miss is the pipeline's verdict; routed adds the frame to the node, with
+the kernel's routing. Native: the request made and the pipeline called, no headers. 16 B keys, Zipf
+0.99, completion lanes and whole-key compare in. Median (least..greatest) of rounds of 32,768
+packets.";
 
 /// Figures of one build, 128 B values in 64 K slots, one CPU.
 #[derive(Clone, Debug, Serialize)]

@@ -68,7 +68,8 @@ impl Step<'_> {
         let record = self.switch(at).record;
         let waits = record.is_valid() && !record.latest && !record.evicting;
         if packet.op == Op::FencedReadReply && waits && (packet.guard >= record.adm || !fenced) {
-            self.store_in_cache(at, packet.version, false, true); // only the node knows how it was made
+            // Only the node knows how it was made.
+            self.store_in_cache(at, packet.version, false, true);
         }
         self.answer(at, Packet { op: Op::ReadReply, guard: Seq::NONE, ..packet });
     }

@@ -100,43 +100,60 @@ impl Ablation {
             "a read of an outdated dirty record under eviction carries it to the node",
             Features::EMBEDDING,
         )
-        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
+        .caught_in(20, Some(Focus::Evictions))
+        .by(&[Check::Linearizable]),
         parts(
             "no-embedding-store",
             "the node stores an embedded record before it answers",
             Mechanisms { embedding_store: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
+        .caught_in(20, Some(Focus::Evictions))
+        .by(&[Check::Linearizable]),
         without(
             "no-seq-compare",
             "only what is newer is stored, in the cache and at the node",
             Features::SEQ_COMPARE,
             Mechanisms { seq_compare: false, ..ALL },
         )
-        .caught_in(10, None).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
-        datapath("no-validity", "a record counts only between its lookup entry's coming and going", Features::VALIDITY)
-            .caught_in(80, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Liveness]),
-        datapath("no-outdated", "a record that may be older than its node's doesn't answer", Features::OUTDATED)
-            .caught_in(10, None).by(&[Check::StrangeValue, Check::Linearizable]),
+        .caught_in(10, None)
+        .by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
+        datapath(
+            "no-validity",
+            "a record counts only between its lookup entry's coming and going",
+            Features::VALIDITY,
+        )
+        .caught_in(80, Some(Focus::Evictions))
+        .by(&[Check::Linearizable, Check::Liveness]),
+        datapath(
+            "no-outdated",
+            "a record that may be older than its node's doesn't answer",
+            Features::OUTDATED,
+        )
+        .caught_in(10, None)
+        .by(&[Check::StrangeValue, Check::Linearizable]),
         without(
             "no-fence",
             "only an answer that is read behind a fence promotes a record",
             Features::FENCE,
             Mechanisms { fence: false, ..ALL },
         )
-        .caught_in(30, Some(Focus::Evictions)).by(&[Check::Linearizable, Check::Condition]),
+        .caught_in(30, Some(Focus::Evictions))
+        .by(&[Check::Linearizable, Check::Condition]),
         parts(
             "no-durable-fence",
             "a fence is durable before its read is answered",
             Mechanisms { durable_fence: false, ..ALL },
         )
-        .caught_in(150, Some(Focus::Restarts)).by(&[Check::Linearizable, Check::Condition]),
+        .caught_in(150, Some(Focus::Restarts))
+        .by(&[Check::Linearizable, Check::Condition]),
         parts(
             "no-lasting-fence",
             "a fence outlives the eviction of its key",
             Mechanisms { lasting_fence: false, ..ALL },
         )
-        .caught_in(1600, Some(Focus::Evictions)).hinted(1181).by(&[
+        .caught_in(1600, Some(Focus::Evictions))
+        .hinted(1181)
+        .by(&[
             Check::Linearizable,
             Check::Condition,
             Check::WriteRanTwice,
@@ -147,39 +164,55 @@ impl Ablation {
             "a forwarded conditional write keeps older answers from promoting",
             Features::CONDITION_ADM,
         )
-        .caught_in(60, Some(Focus::Evictions)).by(&[Check::Linearizable]),
-        datapath("no-condition-wait", "a conditional write waits for the end of an eviction", Features::CONDITION_WAIT)
-            .caught_in(20, Some(Focus::Evictions)).by(&[Check::Linearizable]),
+        .caught_in(60, Some(Focus::Evictions))
+        .by(&[Check::Linearizable]),
+        datapath(
+            "no-condition-wait",
+            "a conditional write waits for the end of an eviction",
+            Features::CONDITION_WAIT,
+        )
+        .caught_in(20, Some(Focus::Evictions))
+        .by(&[Check::Linearizable]),
         datapath(
             "no-incarnation-check",
             "an agent's packets name the incarnation that they mean",
             Features::INCARNATION_CHECK,
         )
-            .caught_in(20, Some(Focus::Evictions))
-            .by(&[Check::Linearizable, Check::ReleasedTooEarly, Check::SnapshotCut]),
+        .caught_in(20, Some(Focus::Evictions))
+        .by(&[Check::Linearizable, Check::ReleasedTooEarly, Check::SnapshotCut]),
         parts(
             "no-late-admission-check",
             "an agent takes no entry that is older than its newest",
             Mechanisms { rising_admissions: false, ..ALL },
         )
-        .caught_in(50, Some(Focus::Evictions)).by(&[Check::Bounds, Check::Liveness]),
+        .caught_in(50, Some(Focus::Evictions))
+        .by(&[Check::Bounds, Check::Liveness]),
         parts(
             "early-clearing",
             "an offer is cleared once the switch's entry is gone, not once its record is stored",
             Mechanisms { late_clearing: false, ..ALL },
         )
-        .caught_in(500, Some(Focus::Stragglers)).hinted(53).by(&[Check::TwoOwners]).seen_by_clients(BlackBox::Hidden(
-            "it isn't known why clients don't see it: in all runs so far the old epoch's answer was newer than what its reader knew",
+        .caught_in(500, Some(Focus::Stragglers))
+        .hinted(53)
+        .by(&[Check::TwoOwners])
+        .seen_by_clients(BlackBox::Hidden(
+            "it isn't known why clients don't see it: in all runs so far the old epoch's answer \
+             was newer than what its reader knew",
         )),
-        parts("no-durable-offer", "an offer is durable before it is sent", Mechanisms { durable_offer: false, ..ALL })
-                .caught_in(10, Some(Focus::Restarts))
-                .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+        parts(
+            "no-durable-offer",
+            "an offer is durable before it is sent",
+            Mechanisms { durable_offer: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Restarts))
+        .by(&[Check::Linearizable, Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         parts(
             "no-offered-stores",
             "a node stores what comes from the cache only under an offer, above the floor of that",
             Mechanisms { offered_stores: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Floors)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
+        .caught_in(400, Some(Focus::Floors))
+        .by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
             "offer-what-ended",
             "a node tells nothing of offers that it was told to clear",
@@ -194,7 +227,11 @@ impl Ablation {
             Mechanisms { release_by_chain: false, ..ALL },
         )
         .caught_in(400, None)
-        .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly, Check::SeenValueVanished]),
+        .by(&[
+            Check::AcknowledgedWriteLost,
+            Check::ReleasedTooEarly,
+            Check::SeenValueVanished,
+        ]),
         parts(
             "lease-by-rack",
             "a grant renews the lease of the chains that it offers, and of no others",
@@ -207,192 +244,240 @@ impl Ablation {
             "the end of a chain's recovery raises the floor of that chain's keys, and of no others",
             Mechanisms { floors_by_chain: false, ..ALL },
         )
-        .caught_in(400, None).by(&[Check::AcknowledgedWriteLost, Check::Condition]),
+        .caught_in(400, None)
+        .by(&[Check::AcknowledgedWriteLost, Check::Condition]),
         parts(
             "take-declined-offers",
             "the controller takes no offer that it has told its node to clear",
             Mechanisms { settled_offers: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Disks)).by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
+        .caught_in(400, Some(Focus::Disks))
+        .by(&[Check::Linearizable, Check::AcknowledgedWriteLost]),
         parts(
             "no-refusal-fence",
-            "a write that expected an absent key and was refused never runs, even when the record that refused it is gone",
+            "a write that expected an absent key and was refused never runs, even when the record \
+             that refused it is gone",
             Mechanisms { fenced_refusals: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(19).by(&[Check::StrangeValue, Check::WriteRanTwice]),
+        .caught_in(800, Some(Focus::Floors))
+        .hinted(19)
+        .by(&[Check::StrangeValue, Check::WriteRanTwice]),
         parts(
             "no-floor",
             "a node doesn't apply what is below the floor to absent keys",
             Mechanisms { floor: false, ..ALL },
         )
-            .caught_in(400, Some(Focus::Floors))
-            .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
+        .caught_in(400, Some(Focus::Floors))
+        .by(&[Check::Linearizable, Check::Condition, Check::WriteRanTwice]),
         parts(
             "trust-dependents-below-floor",
-            "below a floor a series of conditional writes that began upon nothing says nothing of older writes",
+            "below a floor a series of conditional writes that began upon nothing says nothing of \
+             older writes",
             Mechanisms { unsure_dependents: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Floors)).hinted(19).by(&[Check::Condition]),
+        .caught_in(800, Some(Focus::Floors))
+        .hinted(19)
+        .by(&[Check::Condition]),
         datapath("no-completion", "a lane's entry arbitrates its writes", Features::COMPLETION)
             .caught_in(10, None)
             .by(&[Check::WriteRanTwice, Check::StrangeValue]),
-        datapath("retry-new-seq", "a forwarded write that is sent again keeps its number", Features::RETRY_OLD_SEQ)
-            .caught_in(10, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
+        datapath(
+            "retry-new-seq",
+            "a forwarded write that is sent again keeps its number",
+            Features::RETRY_OLD_SEQ,
+        )
+        .caught_in(10, None)
+        .by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
             "no-node-completion",
             "a conditional write leaves a completion at its node",
             Mechanisms { node_completion: false, ..ALL },
         )
-        .caught_in(20, None).by(&[Check::WriteRanTwice, Check::StrangeValue]),
+        .caught_in(20, None)
+        .by(&[Check::WriteRanTwice, Check::StrangeValue]),
         parts(
             "no-dependent",
             "a write that a conditional one overtook is executed anew, not called done",
             Mechanisms { dependent: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Disks)).by(&[Check::Condition]),
-        parts("no-preservation", "clients keep what the cache acknowledged", Mechanisms { preservation: false, ..ALL })
-            .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost]),
+        .caught_in(20, Some(Focus::Disks))
+        .by(&[Check::Condition]),
+        parts(
+            "no-preservation",
+            "clients keep what the cache acknowledged",
+            Mechanisms { preservation: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Switches))
+        .by(&[Check::AcknowledgedWriteLost]),
         parts(
             "no-reader-preservation",
             "clients keep what they read from the cache",
             Mechanisms { reader_preservation: false, ..ALL },
         )
-        .caught_in(50, Some(Focus::Switches)).by(&[Check::SeenValueVanished]),
+        .caught_in(50, Some(Focus::Switches))
+        .by(&[Check::SeenValueVanished]),
         parts(
             "no-refusal-preservation",
             "a version that made the cache refuse a condition is kept like one that was read",
             Mechanisms { kept_refusals: false, ..ALL },
         )
-        .caught_in(200, Some(Focus::Switches)).by(&[Check::SeenValueVanished]),
+        .caught_in(200, Some(Focus::Switches))
+        .by(&[Check::SeenValueVanished]),
         parts(
             "recover-first-not-newest",
             "a recovery takes the newest version of a key",
             Mechanisms { recover_newest: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
-        parts("no-gather-all", "a recovery waits for every client", Mechanisms { gather_all: false, ..ALL })
-                .caught_in(10, Some(Focus::Switches))
-                .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .caught_in(10, Some(Focus::Switches))
+        .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+        parts(
+            "no-gather-all",
+            "a recovery waits for every client",
+            Mechanisms { gather_all: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Switches))
+        .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-wait-while-heard",
             "a client whose lease ran out for want of a switch is waited for all the same",
             Mechanisms { wait_while_heard: false, ..ALL },
         )
-            .caught_in(40, Some(Focus::Splits))
-            .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
-        parts("no-lease", "a client without a lease accepts no answer", Mechanisms { lease: false, ..ALL })
-            .caught_in(150, Some(Focus::Splits)).by(&[Check::AcknowledgedWriteLost, Check::Linearizable]),
+        .caught_in(40, Some(Focus::Splits))
+        .by(&[Check::LeftBehind, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        parts(
+            "no-lease",
+            "a client without a lease accepts no answer",
+            Mechanisms { lease: false, ..ALL },
+        )
+        .caught_in(150, Some(Focus::Splits))
+        .by(&[Check::AcknowledgedWriteLost, Check::Linearizable]),
         parts(
             "resend-over-epoch",
             "open writes end as indeterminate with their epoch",
             Mechanisms { end_with_epoch: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)).by(&[Check::WriteRanTwice]),
+        .caught_in(10, Some(Focus::Switches))
+        .by(&[Check::WriteRanTwice]),
         parts(
             "release-at-gather",
             "clients keep an old epoch's records until its recovery is durable",
             Mechanisms { release_after_recovery: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .caught_in(20, Some(Focus::Switches))
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         without(
             "no-epoch-fence",
             "every part refuses the packets and commands of other epochs",
             Features::EPOCH_FENCE,
             Mechanisms { epoch_fence: false, ..ALL },
         )
-            .caught_in(30, Some(Focus::Splits))
-            .by(&[Check::AcknowledgedWriteLost, Check::Linearizable, Check::TwoOwners, Check::WriteRanTwice]),
+        .caught_in(30, Some(Focus::Splits))
+        .by(&[
+            Check::AcknowledgedWriteLost,
+            Check::Linearizable,
+            Check::TwoOwners,
+            Check::WriteRanTwice,
+        ]),
         parts(
             "no-durable-epoch",
             "an epoch is durable before other parts hear of it",
             Mechanisms { durable_epoch: false, ..ALL },
         )
-        .caught_in(60, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::WriteRanTwice]),
+        .caught_in(60, Some(Focus::Restarts))
+        .by(&[Check::AcknowledgedWriteLost, Check::WriteRanTwice]),
         parts(
             "no-switch-life",
             "a switch takes a configuration for its own life only",
             Mechanisms { switch_life: false, ..ALL },
         )
-        .caught_in(800, Some(Focus::Switches)).by(&[Check::WriteRanTwice]),
+        .caught_in(800, Some(Focus::Switches))
+        .by(&[Check::WriteRanTwice]),
         parts(
             "no-client-life",
             "a client takes a grant for its own life only",
             Mechanisms { client_life: false, ..ALL },
         )
-        .caught_in(300, Some(Focus::Clients)).by(&[Check::WriteRanTwice]),
+        .caught_in(300, Some(Focus::Clients))
+        .by(&[Check::WriteRanTwice]),
         parts(
             "no-hold",
             "a node holds offered keys from an epoch's beginning to its release",
             Mechanisms { hold: false, ..ALL },
         )
-        .caught_in(10, Some(Focus::Switches)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .caught_in(10, Some(Focus::Switches))
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-durable-hold",
             "a node that restarts while it holds goes on holding",
             Mechanisms { durable_hold: false, ..ALL },
         )
-        .caught_in(40, Some(Focus::Restarts)).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .caught_in(40, Some(Focus::Restarts))
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "no-bypass-lanes",
             "in a bypass epoch nodes arbitrate the lanes",
             Mechanisms { bypass_lanes: false, ..ALL },
         )
-        .caught_in(100, Some(Focus::Bypass)).by(&[Check::WriteRanTwice]),
+        .caught_in(100, Some(Focus::Bypass))
+        .by(&[Check::WriteRanTwice]),
         parts(
             "bypass-after-restart",
             "a node serves a bypass epoch in one life only",
             Mechanisms { bypass_once: false, ..ALL },
         )
-            .caught_in(200, Some(Focus::Bypass))
-            .by(&[Check::WriteRanTwice, Check::Linearizable, Check::Condition]),
+        .caught_in(200, Some(Focus::Bypass))
+        .by(&[Check::WriteRanTwice, Check::Linearizable, Check::Condition]),
         without(
             "no-snapshot-cow",
             "a record's original is reported before a snapshot in progress loses it",
             Features::SNAPSHOT_COW,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-            .caught_in(10, Some(Focus::Snapshots))
-            .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
-            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
+        .caught_in(10, Some(Focus::Snapshots))
+        .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
+        .seen_by_clients(BlackBox::In(400, Focus::Losses)),
         without(
             "overwrite-unreported",
             "a record of which a report finds no room doesn't change",
             Features::REPORT_FIRST,
             Mechanisms { whole_snapshots: false, ..ALL },
         )
-            .caught_in(40, Some(Focus::Snapshots))
-            .hinted(2884)
-            .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
-            .seen_by_clients(BlackBox::In(3000, Focus::Losses)),
+        .caught_in(40, Some(Focus::Snapshots))
+        .hinted(2884)
+        .by(&[Check::SnapshotCut, Check::AcknowledgedWriteLost])
+        .seen_by_clients(BlackBox::In(3000, Focus::Losses)),
         parts(
             "removed-unloaded",
             "a record is loaded for a snapshot before its entry is removed or cleaned",
             Mechanisms { load_before_removal: false, ..ALL },
         )
-            .caught_in(60, Some(Focus::Backups))
-            .hinted(816)
-            .by(&[Check::SnapshotCut, Check::BackupCut])
-            .seen_by_clients(BlackBox::In(2000, Focus::Backups)),
+        .caught_in(60, Some(Focus::Backups))
+        .hinted(816)
+        .by(&[Check::SnapshotCut, Check::BackupCut])
+        .seen_by_clients(BlackBox::In(2000, Focus::Backups)),
         parts(
             "no-renewal",
             "another epoch begins long before the sequence numbers of this one run out",
             Mechanisms { renewal: false, ..ALL },
         )
-        .caught_in(1600, None).hinted(92).by(&[Check::Progress, Check::Liveness]),
+        .caught_in(1600, None)
+        .hinted(92)
+        .by(&[Check::Progress, Check::Liveness]),
         parts(
             "release-before-durable",
             "clients are told of a snapshot once it is durable",
             Mechanisms { release_after_durable: false, ..ALL },
         )
-            .caught_in(10, None)
-            .by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost])
-            .seen_by_clients(BlackBox::In(400, Focus::Losses)),
+        .caught_in(10, None)
+        .by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost])
+        .seen_by_clients(BlackBox::In(400, Focus::Losses)),
         parts(
             "snapshot-during-recovery",
             "no snapshot runs during a recovery",
             Mechanisms { no_snapshot_in_recovery: false, ..ALL },
         )
-        .caught_in(20, Some(Focus::Switches)).by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
+        .caught_in(20, Some(Focus::Switches))
+        .by(&[Check::ReleasedTooEarly, Check::AcknowledgedWriteLost]),
         parts(
             "no-synced-spool",
             "what a client's answer rests on is synced in its spool first, if its machine may stop",
@@ -407,75 +492,124 @@ impl Ablation {
         )
         .caught_in(20, Some(Focus::Evictions))
         .by(&[Check::Scan]),
-        parts("generations-restart", "generations never restart", Mechanisms { rising_generations: false, ..ALL })
-                .caught_in(10, Some(Focus::Restarts))
-                .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
+        parts(
+            "generations-restart",
+            "generations never restart",
+            Mechanisms { rising_generations: false, ..ALL },
+        )
+        .caught_in(10, Some(Focus::Restarts))
+        .by(&[Check::AcknowledgedWriteLost, Check::ReleasedTooEarly]),
         datapath("no-keeping", "keepers store what the owner tells", Features::KEEPING)
-            .in_layers(10).by(TOLD).seen_by_clients(RECOVERED),
-        datapath("no-reader-keeping", "keepers store what readers are told", Features::READER_KEEPING)
-            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
+            .in_layers(10)
+            .by(TOLD)
+            .seen_by_clients(RECOVERED),
+        datapath(
+            "no-reader-keeping",
+            "keepers store what readers are told",
+            Features::READER_KEEPING,
+        )
+        .in_layers(20)
+        .by(TOLD)
+        .seen_by_clients(RECOVERED),
         datapath("tell-before-kept", "the owner's answers pass the keepers", Features::KEPT_FIRST)
-            .in_layers(10).by(TOLD).seen_by_clients(RECOVERED),
-        datapath("repeat-unkept", "an answer that is told again is kept again", Features::REPEAT_KEPT)
-            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
+            .in_layers(10)
+            .by(TOLD)
+            .seen_by_clients(RECOVERED),
+        datapath(
+            "repeat-unkept",
+            "an answer that is told again is kept again",
+            Features::REPEAT_KEPT,
+        )
+        .in_layers(20)
+        .by(TOLD)
+        .seen_by_clients(RECOVERED),
         datapath("keep-last", "keepers store only what is newer", Features::KEEP_NEWER)
-            .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
+            .in_layers(20)
+            .by(TOLD)
+            .seen_by_clients(RECOVERED),
         without(
             "owner-first",
             "keepers admit an entry before the owner, and pass nothing that they can't keep",
             Features::KEEP_OR_DROP,
             Mechanisms { keepers_first: false, ..ALL },
         )
-        .in_layers(20).by(TOLD).seen_by_clients(RECOVERED),
+        .in_layers(20)
+        .by(TOLD)
+        .seen_by_clients(RECOVERED),
         parts(
             "keepers-gone-first",
             "keepers forget an entry after the owner, once its node has stored it",
             Mechanisms { keepers_last: false, ..ALL },
         )
-        .in_layers(20).by(&[Check::Kept]).seen_by_clients(BlackBox::Hidden(
+        .in_layers(20)
+        .by(&[Check::Kept])
+        .seen_by_clients(BlackBox::Hidden(
             "the node stores the record a moment later: no run so far lost the switch in between",
         )),
-        datapath("no-refusal-keeping", "keepers store what refused a condition", Features::REFUSAL_KEEPING)
-            .in_layers(200).by(&[Check::Kept]).seen_by_clients(BlackBox::Hidden(
-                "who is refused mostly hears of the same version otherwise: no run so far lost one that only refused",
-            )),
-        datapath("stale-records-valid", "records of another epoch count for nothing", Features::RECORD_EPOCH)
-            .of_chains(100).by(&[
-                Check::Linearizable,
-                Check::AcknowledgedWriteLost,
-                Check::SeenValueVanished,
-                Check::Kept,
-            ]),
+        datapath(
+            "no-refusal-keeping",
+            "keepers store what refused a condition",
+            Features::REFUSAL_KEEPING,
+        )
+        .in_layers(200)
+        .by(&[Check::Kept])
+        .seen_by_clients(BlackBox::Hidden(
+            "who is refused mostly hears of the same version otherwise: no run so far lost one \
+             that only refused",
+        )),
+        datapath(
+            "stale-records-valid",
+            "records of another epoch count for nothing",
+            Features::RECORD_EPOCH,
+        )
+        .of_chains(100)
+        .by(&[
+            Check::Linearizable,
+            Check::AcknowledgedWriteLost,
+            Check::SeenValueVanished,
+            Check::Kept,
+        ]),
         parts(
             "release-before-freeze",
             "nodes are released once a switch that served refuses its epoch, and was loaded",
             Mechanisms { release_after_freeze: false, ..ALL },
         )
-        .of_chains(20).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished, Check::ReleasedTooEarly]),
+        .of_chains(20)
+        .by(&[
+            Check::AcknowledgedWriteLost,
+            Check::SeenValueVanished,
+            Check::ReleasedTooEarly,
+        ]),
         parts(
             "forget-at-load",
             "a switch that served keeps its records until their recovery is durable",
             Mechanisms { forget_last: false, ..ALL },
         )
-        .of_chains(400).by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .of_chains(400)
+        .by(&[Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "admit-in-recovery",
             "nothing is admitted until a recovery is durable",
             Mechanisms { admit_last: false, ..ALL },
         )
-        .of_chains(400).by(&[Check::Kept, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
+        .of_chains(400)
+        .by(&[Check::Kept, Check::AcknowledgedWriteLost, Check::SeenValueVanished]),
         parts(
             "protection-of-next",
-            "a recovery asks those who protected the last recovered epoch, not those who protect the next one",
+            "a recovery asks those who protected the last recovered epoch, not those who protect \
+             the next one",
             Mechanisms { protection_of_last: false, ..ALL },
         )
-        .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
+        .of_chains(100)
+        .by(&[Check::Declared])
+        .seen_by_clients(DECLARED),
         parts(
             "declare-at-once",
             "a loss is declared once no client accepts answers of the lost epoch",
             Mechanisms { declare_after_clients: false, ..ALL },
         )
-        .of_chains(400).by(&[
+        .of_chains(400)
+        .by(&[
             Check::LeftBehind,
             Check::TwoOwners,
             Check::AcknowledgedWriteLost,
@@ -489,25 +623,30 @@ impl Ablation {
             "copies in one failure domain count as one",
             Mechanisms { count_domains: false, ..ALL },
         )
-        .of_chains(100).by(&[Check::Declared]).seen_by_clients(DECLARED),
+        .of_chains(100)
+        .by(&[Check::Declared])
+        .seen_by_clients(DECLARED),
         parts(
             "no-route-around",
             "a chain goes on without one end of a link that is dead",
             Mechanisms { route_around: false, ..ALL },
         )
-        .of_chains(60).by(&[Check::Progress, Check::Liveness]),
+        .of_chains(60)
+        .by(&[Check::Progress, Check::Liveness]),
         datapath(
             "clean-without-compare",
             "a record counts as clean if it is the version that its node has stored",
             Features::CLEAN_COMPARE,
         )
-        .caught_in(60, Some(Focus::Cleanings)).by(CLEANED),
+        .caught_in(60, Some(Focus::Cleanings))
+        .by(CLEANED),
         parts(
             "clean-before-store",
             "a record counts as clean once its node has stored it",
             Mechanisms { clean_after_store: false, ..ALL },
         )
-        .caught_in(60, Some(Focus::Cleanings)).by(CLEANED),
+        .caught_in(60, Some(Focus::Cleanings))
+        .by(CLEANED),
         parts(
             "change-undrained",
             "the cache is drained before an epoch that recovers nothing begins",
@@ -521,57 +660,75 @@ impl Ablation {
             "a backup is cut while clients hold back their writes",
             Mechanisms { hold_before_cut: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Backups)).hinted(25).by(&[Check::BackupCut]),
+        .caught_in(400, Some(Focus::Backups))
+        .hinted(25)
+        .by(&[Check::BackupCut]),
         parts(
             "cut-late",
             "a cut that takes longer than clients hold back their writes is void",
             Mechanisms { cut_in_time: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Backups)).hinted(172).by(&[Check::BackupCut]),
+        .caught_in(400, Some(Focus::Backups))
+        .hinted(172)
+        .by(&[Check::BackupCut]),
         parts(
             "checkpoint-first",
             "nodes make a backup's checkpoints once its snapshots have begun",
             Mechanisms { checkpoint_after_snapshot: false, ..ALL },
         )
-        .caught_in(400, Some(Focus::Backups)).hinted(38).by(&[Check::BackupCut]),
-        datapath("keeper-answers", "keepers answer nothing by themselves", Features::KEEPER_SILENCE)
-            .in_layers(20).by(&[Check::Linearizable]),
+        .caught_in(400, Some(Focus::Backups))
+        .hinted(38)
+        .by(&[Check::BackupCut]),
+        datapath(
+            "keeper-answers",
+            "keepers answer nothing by themselves",
+            Features::KEEPER_SILENCE,
+        )
+        .in_layers(20)
+        .by(&[Check::Linearizable]),
         parts(
             "answer-before-invalidated",
             "a write is applied once all copies of its record are invalid",
             Mechanisms { invalidated_first: false, ..ALL },
         )
-        .of_copies(40).by(&[Check::Linearizable]),
+        .of_copies(40)
+        .by(&[Check::Linearizable]),
         parts(
             "sent-is-invalid",
             "a copy that was sent a version counts as valid",
             Mechanisms { sent_is_valid: false, ..ALL },
         )
-        .of_copies(40).by(&[Check::Linearizable]),
+        .of_copies(40)
+        .by(&[Check::Linearizable]),
         parts(
             "fill-under-writes",
             "a copy is sent what is stored while no write is under way",
             Mechanisms { fill_when_quiet: false, ..ALL },
         )
-        .of_copies(100).by(&[Check::Linearizable]),
+        .of_copies(100)
+        .by(&[Check::Linearizable]),
         parts(
             "copies-outlive-node",
             "a node that restarts has forgotten its copies, and serves in a new epoch only",
             Mechanisms { copies_by_epoch: false, ..ALL },
         )
-        .of_copies(400).by(&[Check::Linearizable]),
+        .of_copies(400)
+        .by(&[Check::Linearizable]),
         datapath(
             "update-not-compared",
             "a copy takes no version older than it has, or was invalidated for",
             Features::SEQ_COMPARE,
         )
-        .of_copies(200).by(&[Check::Linearizable]),
+        .of_copies(200)
+        .by(&[Check::Linearizable]),
         datapath(
             "update-any-incarnation",
             "nodes name the incarnation of the copy that they fill",
             Features::INCARNATION_CHECK,
         )
-        .of_copies(400).hinted(249).by(&[Check::Linearizable]),
+        .of_copies(400)
+        .hinted(249)
+        .by(&[Check::Linearizable]),
     ];
 
     /// Caught in as many racks of spines and leaves whose keys come and go.

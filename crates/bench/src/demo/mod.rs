@@ -59,7 +59,13 @@ pub struct DemoArgs {
     headless: bool,
 
     /// How many switches to kill, one after the other.
-    #[arg(long, value_name = "N", default_value_t = 1, requires = "headless", value_parser = clap::value_parser!(u32).range(1..=500))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        requires = "headless",
+        value_parser = clap::value_parser!(u32).range(1..=500)
+    )]
     kills: u32,
 }
 

@@ -29,7 +29,8 @@ fn counted(number: u64, what: &str) -> String {
 pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
     let (resp, metrics) = (rack.resp(), rack.metrics());
     let mut text = format!(
-        "A rack of {} processes: a switch that serves, one that stands by, {NODES} nodes that serve {} requests/s each,\n\
+        "A rack of {} processes: a switch that serves, one that stands by, {NODES} nodes that \
+         serve {} requests/s each,\n\
          a controller and a gateway. Its files are in {} until the demo ends.\n\
          The load, through the gateway: half reads, half writes of {} records, Zipf {ZIPF}; the switch has room for {}.\n\
          Every answer is verified.\n\n",
@@ -75,7 +76,8 @@ fn recovered(by: u16, times: &RecoveryStatus) -> String {
         clients => format!("; {} did not answer", counted(clients, "client")),
     };
     format!(
-        "switch {by} took over, all is served again after {}: detect {}, collect {}, store {} ({});\n\
+        "switch {by} took over, all is served again after {}: detect {}, collect {}, store {} \
+         ({});\n\
          {:12}re-admit {}: what was cached is cached again{abandoned}",
         ms(outage(times)),
         ms(times.detect_seconds),

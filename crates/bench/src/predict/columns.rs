@@ -4,8 +4,9 @@
 use super::tally::Access;
 use super::trace::{Trace, shown};
 
-const WANTED: &str = "a header line that names `key`, `op` and perhaps `value_bytes`, `key_bytes`, `time`, separated by commas; or lines as of \
-                      `redis-cli MONITOR`; or of Twitter's cache-trace";
+const WANTED: &str = "a header line that names `key`, `op` and perhaps `value_bytes`, `key_bytes`, \
+                      `time`, separated by commas; or lines as of `redis-cli MONITOR`; or of \
+                      Twitter's cache-trace";
 
 /// Positions of the columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -42,13 +42,15 @@ Examples:
   What a Redis is asked now, for a minute:
       timeout 60 redis-cli monitor > trace.log
       switchback predict --trace trace.log --nodes 8
-  A trace in columns (a header line names key, op and perhaps value_bytes), on a switch with slots of 128 B:
+  A trace in columns (a header line names key, op and perhaps value_bytes), on a switch with slots \
+      of 128 B:
       switchback predict --trace trace.csv --slot-bytes 128
   A production cache of Twitter's, and all of them:
       switchback predict --trace twitter:51
       switchback predict --trace twitter:all
 
-Nothing has to be running. Exact while the trace has at most --keys-max keys; memory doesn't grow beyond.";
+Nothing has to be running. Exact while the trace has at most --keys-max keys; memory doesn't grow
+beyond.";
 
 /// Say from a trace what a cache in the network would gain, or that it would not help.
 ///
@@ -64,7 +66,12 @@ pub struct PredictArgs {
     trace: PathBuf,
 
     /// Storage nodes.
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(
+        long,
+        default_value_t = 16,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=1024)
+    )]
     nodes: u16,
 
     /// Partitions, a power of two.
@@ -76,7 +83,12 @@ pub struct PredictArgs {
     cache_records: u32,
 
     /// The longest value that the cache holds: 128 on a Tofino; software and XDP have the default.
-    #[arg(long, default_value_t = SLOT_BYTES_MAX, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOT_BYTES_MAX)))]
+    #[arg(
+        long,
+        default_value_t = SLOT_BYTES_MAX,
+        value_name = "BYTES",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(SLOT_BYTES_MAX))
+    )]
     slot_bytes: u32,
 
     /// Requests a second that a node serves: limits are printed as operations a second, too.
@@ -89,7 +101,12 @@ pub struct PredictArgs {
     outstanding: u32,
 
     /// Random partition maps that gains are computed for: how keys fall on nodes is chance.
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(
+        long,
+        default_value_t = 5,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000)
+    )]
     maps: u32,
 
     /// The seed of the maps.
@@ -98,7 +115,12 @@ pub struct PredictArgs {
 
     /// Keys that are counted one by one, about 200 B of memory each; with more, those with few
     /// requests count as spread evenly.
-    #[arg(long, default_value_t = 2_000_000, value_name = "N", value_parser = clap::value_parser!(u32).range(100..=1 << 30))]
+    #[arg(
+        long,
+        default_value_t = 2_000_000,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(100..=1 << 30)
+    )]
     keys_max: u32,
 
     /// Zipf exponent of twitter:N, where none was published (43, 46) or instead of it.

@@ -127,9 +127,12 @@ pub(super) fn overview(rack: Rack) -> Vec<Row> {
 /// The overview as text.
 pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
     let mut text = format!(
-        "{} clusters of Twitter's caches by their published mean figures (Yang et al., OSDI 2020; CC BY 4.0),\n\
-         each as if on {} nodes with {} records of at most {} B cached. Gains are limits, over no cache; far beyond\n\
-         the number of nodes, the switch and the clients are the limit. All values of a cluster are taken to have its\n\
+        "{} clusters of Twitter's caches by their published mean figures (Yang et al., OSDI 2020; \
+         CC BY 4.0),\n\
+         each as if on {} nodes with {} records of at most {} B cached. Gains are limits, over no \
+         cache; far beyond\n\
+         the number of nodes, the switch and the clients are the limit. All values of a cluster \
+         are taken to have its\n\
          mean length, and operations of less than 1 %, which weren't published, not to occur.\n\n",
         rows.len(),
         rack.nodes,

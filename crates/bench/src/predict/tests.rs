@@ -231,7 +231,8 @@ fn more_keys_than_are_counted() {
 
 #[test]
 fn a_monitor_log_is_read_and_the_report_says_what_was_left_out() {
-    let log = "OK\r\n1.0 [0 127.0.0.1:1] \"set\" \"k\" \"v\"\n2.0 [0 127.0.0.1:1] \"lpush\" \"l\" \"v\"\n\
+    let log = "OK\r\n1.0 [0 127.0.0.1:1] \"set\" \"k\" \"v\"\n\
+               2.0 [0 127.0.0.1:1] \"lpush\" \"l\" \"v\"\n\
                3.0 [0 127.0.0.1:1] \"get\" \"other\"\n3.0 [0 127.0.0.1:1] \"ge";
     let traffic = traffic(log, 10, SLOT_BYTES_MAX.into());
     assert_eq!((traffic.operations, traffic.seconds), (Some(2), Some(2.0)));

@@ -65,8 +65,9 @@ impl Traffic {
         }
         if forgotten_max > 0 {
             notes.push(format!(
-                "more keys than are counted one by one (--keys-max): a key's count may lack {forgotten_max} requests, which count as those of \
-                 cold keys, spread evenly; so limits with a cache are rather too low"
+                "more keys than are counted one by one (--keys-max): a key's count may lack \
+                 {forgotten_max} requests, which count as those of cold keys, spread evenly; so \
+                 limits with a cache are rather too low"
             ));
         }
         if cut_off {
@@ -131,8 +132,9 @@ impl Traffic {
             }
         };
         let mut notes = vec![format!(
-            "mean figures (Yang et al., OSDI 2020; CC BY 4.0): Zipf {alpha}, keys of {key_bytes} B, values of {value_bytes} B, {} (operations below \
-             1 % weren't published); all values are taken to have the mean length, and all keys to be read and written alike",
+            "mean figures (Yang et al., OSDI 2020; CC BY 4.0): Zipf {alpha}, keys of {key_bytes} \
+             B, values of {value_bytes} B, {} (operations below 1 % weren't published); all values \
+             are taken to have the mean length, and all keys to be read and written alike",
             workload.describe()
         )];
         notes.push(format!(

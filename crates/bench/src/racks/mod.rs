@@ -81,8 +81,8 @@ fn check_lanes(options: &RackOptions) -> anyhow::Result<()> {
     let wanted = u64::from(options.clients) * u64::from(options.lanes);
     ensure!(
         wanted + u64::from(OWN_LANES) <= u64::from(all),
-        "{} clients with up to {} operations outstanding each want {wanted} lanes; a rack has {all}, {OWN_LANES} of them its own: \
-         fewer --clients, or a smaller --outstanding",
+        "{} clients with up to {} operations outstanding each want {wanted} lanes; a rack has \
+         {all}, {OWN_LANES} of them its own: fewer --clients, or a smaller --outstanding",
         options.clients,
         options.lanes
     );

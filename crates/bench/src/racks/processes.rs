@@ -161,7 +161,8 @@ fn described(scheme: Scheme, options: &RackOptions) -> anyhow::Result<String> {
     // As in one process: parts are silent only if the machine stalls, so the rack never bypasses
     // the switch.
     let mut text = format!(
-        "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\nswitch_timeout_ms = 60000\n\
+        "[rack]\nscheme = \"{}\"\ndata = \"data\"\nsnapshot_period_ms = {snapshot_period_ms}\n\
+         switch_timeout_ms = 60000\n\
          [cache]\nrecords = {cache_records}\nclasses = [[{value_bytes}, {slots}]]\n\
          [controller]\nlisten = \"{}\"\nbypass_ms = 0\n",
         scheme,

@@ -279,7 +279,11 @@ mod tests {
         }
 
         #[test]
-        fn a_key_says_whose_it_is(index in 0u64..1 << 48, seed in any::<u64>(), key_bytes in 16usize..128) {
+        fn a_key_says_whose_it_is(
+            index in 0u64..1 << 48,
+            seed in any::<u64>(),
+            key_bytes in 16usize..128,
+        ) {
             let keys = KeySpace::new(seed, key_bytes);
             prop_assert_eq!(keys.index(&keys.key(index)), Some(index));
             prop_assert_eq!(keys.index(&keys.key(index)[1..]), None);
@@ -287,7 +291,10 @@ mod tests {
 
         #[test]
         fn a_value_identifies_its_write(
-            index in 0u64..1 << 48, writer in any::<u16>(), version in any::<u32>(), value_bytes in 16usize..70_000,
+            index in 0u64..1 << 48,
+            writer in any::<u16>(),
+            version in any::<u32>(),
+            value_bytes in 16usize..70_000,
         ) {
             let stamp = Stamp { index, writer, version };
             let mut value = Vec::new();

@@ -158,8 +158,15 @@ mod tests {
     proptest! {
         #[test]
         fn it_stays_a_permutation_and_phases_can_be_set_in_any_order(
-            records in 2u64..500, keys in 1u64..60, phase in 0u32..40, detour in 0u32..40,
-            pattern in prop_oneof![Just(Pattern::HotIn), Just(Pattern::HotOut), Just(Pattern::Random)],
+            records in 2u64..500,
+            keys in 1u64..60,
+            phase in 0u32..40,
+            detour in 0u32..40,
+            pattern in prop_oneof![
+                Just(Pattern::HotIn),
+                Just(Pattern::HotOut),
+                Just(Pattern::Random),
+            ],
         ) {
             let popularity = after(pattern, keys, records, phase);
             let mut sorted = order(&popularity);

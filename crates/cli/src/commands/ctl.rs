@@ -40,11 +40,24 @@ pub(crate) struct CtlArgs {
     command: CtlCommand,
 
     /// Where the rack serves its metrics: `metrics=` of the ready line.
-    #[arg(long, global = true, value_name = "ADDR", default_value = "127.0.0.1:9464", value_parser = address)]
+    #[arg(
+        long,
+        global = true,
+        value_name = "ADDR",
+        default_value = "127.0.0.1:9464",
+        value_parser = address
+    )]
     metrics: SocketAddr,
 
     /// How to answer.
-    #[arg(short, long, global = true, value_enum, default_value_t = OutputForm::Text, value_name = "FORM")]
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_enum,
+        default_value_t = OutputForm::Text,
+        value_name = "FORM"
+    )]
     output: OutputForm,
 
     /// Short for `--output json`.
@@ -89,7 +102,12 @@ enum CtlCommand {
         #[arg(long, value_name = "N", default_value_t = 20)]
         limit: usize,
         /// Whole seconds to look back, besides the one that is under way; 10 at most.
-        #[arg(long, value_name = "S", default_value_t = SECONDS_DEFAULT, value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX))]
+        #[arg(
+            long,
+            value_name = "S",
+            default_value_t = SECONDS_DEFAULT,
+            value_parser = clap::value_parser!(u64).range(..=SECONDS_MAX)
+        )]
         seconds: u64,
     },
     /// What has happened, the last of it at the end: recoveries with their steps, snapshots,
@@ -290,8 +308,8 @@ impl Rack {
             }
             Err(ureq::Error::ConnectionFailed | ureq::Error::Io(_) | ureq::Error::HostNotFound) => {
                 bail!(
-                    "no rack answers at {address}: is `switchback up` running? If it serves its metrics elsewhere (its ready line \
-                 says where), use --metrics ADDR"
+                    "no rack answers at {address}: is `switchback up` running? If it serves its \
+                 metrics elsewhere (its ready line says where), use --metrics ADDR"
                 )
             }
             Err(error) => Err(error).context(format!("what answers at {address} is no rack")),
@@ -598,7 +616,9 @@ fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
             "nothing is cached yet: a key is admitted once it is asked for ([cache] of rack.toml sets limits)".to_owned()
         }
         (_, 0) => table.painted(paint),
-        (_, more) => table.painted(paint) + &format!("and {} more; --limit lists them\n", grouped(more)),
+        (_, more) => {
+            table.painted(paint) + &format!("and {} more; --limit lists them\n", grouped(more))
+        }
     }
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn run(args: &LabArgs, log: &LogArgs) -> anyhow::Result<ExitCode> {
     let program = program.display();
     Err(match error.kind() {
         ErrorKind::NotFound => anyhow!(
-            "{PROGRAM} is neither beside {} nor on PATH; in a checkout of Switchback `make build` builds both \
-             programs, to be copied to the same directory",
+            "{PROGRAM} is neither beside {} nor on PATH; in a checkout of Switchback `make build` \
+             builds both programs, to be copied to the same directory",
             here.display()
         ),
         _ => anyhow!(error).context(format!("running {program}")),

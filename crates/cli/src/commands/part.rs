@@ -13,10 +13,11 @@ use switchback_xdp::Mode;
 
 /// Run one switch of a distributed rack: the datapath and its agent.
 #[derive(Args, Clone, Debug)]
-#[command(
-    after_help = "Examples:\n  switchback switch --config rack.toml --index 1    # the second [[switch]]: stands by\n  \
-                  switchback switch --config rack.toml --pcap /tmp/packets.pcap    # for tools/wireshark/switchback.lua"
-)]
+#[command(after_help = "Examples:\n  \
+                  switchback switch --config rack.toml --index 1    \
+                  # the second [[switch]]: stands by\n  \
+                  switchback switch --config rack.toml --pcap /tmp/packets.pcap    \
+                  # for tools/wireshark/switchback.lua")]
 pub(crate) struct SwitchArgs {
     /// The file that describes the rack.
     #[arg(short, long, value_name = "FILE")]

@@ -30,8 +30,8 @@ Examples:
   The switch in the kernel, on a network of the rack's own that ends with it:
       sudo switchback up --datapath xdp
 
-Prints one line on stdout once it serves: ready resp=ADDR metrics=ADDR. SIGINT and SIGTERM bring every cached record
-to its node and exit with 0; a second one exits at once.";
+Prints one line on stdout once it serves: ready resp=ADDR metrics=ADDR. SIGINT and SIGTERM bring
+every cached record to its node and exit with 0; a second one exits at once.";
 
 /// Run a whole rack in this process: nodes, switch, controller, gateway.
 ///
@@ -48,15 +48,27 @@ pub(crate) struct UpArgs {
     scheme: Option<Scheme>,
 
     /// Storage nodes.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX))
+    )]
     nodes: Option<u16>,
 
     /// Switches that serve at a time, each its own keys; fixed once there is data.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(CHAINS_MAX))
+    )]
     chains: Option<u16>,
 
     /// Switches that a request passes, one of each layer; for a scheme that has layers.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u8).range(1..=i64::from(LAYERS_MAX))
+    )]
     layers: Option<u8>,
 
     /// Where everything is kept.
@@ -100,7 +112,11 @@ pub(crate) struct UpArgs {
     xdp_mode: Option<Mode>,
 
     /// Records that the cache holds at most.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDS_MAX)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(RECORDS_MAX))
+    )]
     cache_records: Option<u32>,
 
     /// Threads of the gateway; 0: one for two cores, at most 8.

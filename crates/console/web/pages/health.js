@@ -44,7 +44,8 @@ const CHECKS = [
   ["links", "SwitchbackSwitchRefused", ({ status }) => {
     if (is_untold(status)) return CONTROLLERS;
     const refused = status.switches.filter((it) => it.error);
-    return [refused.length === 0, refused.map((it) => `switch ${it.index}: ${it.error}`).join("; ") || "no chain goes on without a switch that lives"];
+    return [refused.length === 0, refused.map((it) => `switch ${it.index}: ${it.error}`).join("; ")
+      || "no chain goes on without a switch that lives"];
   }],
   ["copies", "SwitchbackOneCopy", ({ chains, metrics }) => {
     if (!chains) return CONTROLLERS;
@@ -61,13 +62,16 @@ const CHECKS = [
   }],
   ["engines", "SwitchbackEngineErrors", ({ status }) => {
     const failing = status.nodes.filter((node) => node.error);
-    return [failing.length === 0, failing.map((node) => `node ${node.index}: ${node.error}`).join("; ") || "no node reports an error"];
+    const errors = failing.map((node) => `node ${node.index}: ${node.error}`);
+    return [failing.length === 0, errors.join("; ") || "no node reports an error"];
   }],
   ["stalls", "SwitchbackWritesStall", ({ rate }) => {
     const stalled = rate("switchback_engine_stalled_seconds_total");
     if (!stalled) return [UNTOLD, UNKNOWN];
     const most = Math.max(0, ...stalled.map((it) => it.per_s));
-    return stalled.length ? [most <= 0.1, `RocksDB holds writes back for ${percent(most)} of the time`] : [UNTOLD, "known to the nodes"];
+    return stalled.length
+      ? [most <= 0.1, `RocksDB holds writes back for ${percent(most)} of the time`]
+      : [UNTOLD, "known to the nodes"];
   }],
   ["snapshots", "SwitchbackSnapshotsFail", ({ status, chains, metrics }) => {
     const { snapshots } = status;
@@ -81,27 +85,39 @@ const CHECKS = [
     return [WELL, `generation ${snapshots.durable_generation} and older are durable; the last took ${duration(snapshots.duration_seconds)}`];
   }],
   ["recoveries", "SwitchbackRecovered", ({ events }) => {
-    const recent = events.events.filter((event) => event.kind === "recovery" && event.epoch > 1 && events.now_unix_seconds - event.unix_seconds < 600);
-    return [recent.length === 0, recent.length ? `${recent.length} in the last 10 minutes` : "none in the last 10 minutes"];
+    const recent = events.events.filter((event) => event.kind === "recovery" && event.epoch > 1
+      && events.now_unix_seconds - event.unix_seconds < 600);
+    return [recent.length === 0,
+      recent.length ? `${recent.length} in the last 10 minutes` : "none in the last 10 minutes"];
   }],
   ["clients", null, ({ events }) => {
-    const abandoned = events.events.filter((event) => event.kind === "recovery").reduce((sum, event) => sum + event.abandoned_clients, 0);
-    return [abandoned === 0, abandoned ? `${count(abandoned, "client")} abandoned by recoveries: what only they had may be lost` : "no recovery has abandoned one"];
+    const abandoned = events.events.filter((event) => event.kind === "recovery")
+      .reduce((sum, event) => sum + event.abandoned_clients, 0);
+    return [abandoned === 0, abandoned
+      ? `${count(abandoned, "client")} abandoned by recoveries: what only they had may be lost`
+      : "no recovery has abandoned one"];
   }],
   ["losses", "SwitchbackLoss", ({ chains }) => {
     if (!chains) return CONTROLLERS;
     const lost = chains.filter((it) => it.losses > 0);
-    return [lost.length === 0, lost.map((it) => `chain ${it.chain}: ${count(it.losses, "loss", "es")} declared since the controller started`).join("; ") || "no acknowledged value was given up"];
+    const why = (it) =>
+      `chain ${it.chain}: ${count(it.losses, "loss", "es")} declared since the controller started`;
+    return [lost.length === 0,
+      lost.map(why).join("; ") || "no acknowledged value was given up"];
   }],
   ["outcomes", "SwitchbackIndeterminate", ({ first, metrics }) => {
-    const unknown = (samples) => samples.filter((it) => it.name === "switchback_gateway_errors_total" && it.labels.kind === "indeterminate");
+    const unknown = (samples) => samples.filter((it) =>
+      it.name === "switchback_gateway_errors_total" && it.labels.kind === "indeterminate");
     const of = (samples) => unknown(samples).reduce((sum, it) => sum + it.value, 0);
     if (!unknown(metrics).length) return [UNTOLD, "known to the gateway"];
     const more = of(metrics) - of(first);
-    return [more <= 0, more > 0 ? `${count(more, "write")} of unknown outcome since this page was opened` : "no write of unknown outcome since this page was opened"];
+    return [more <= 0, more > 0
+      ? `${count(more, "write")} of unknown outcome since this page was opened`
+      : "no write of unknown outcome since this page was opened"];
   }],
   ["certificate", "SwitchbackCertificateExpires", ({ metrics }) => {
-    const expires = metrics.find((it) => it.name === "switchback_gateway_certificate_expiry_timestamp_seconds");
+    const expires =
+      metrics.find((it) => it.name === "switchback_gateway_certificate_expiry_timestamp_seconds");
     if (!expires) return [WELL, "no TLS in this process"];
     const left = expires.value - Date.now() / 1000;
     return [left >= 14 * 86_400, left > 0 ? `expires in ${duration(left)}` : "has expired"];
@@ -111,7 +127,9 @@ const CHECKS = [
     const failing = rate("switchback_spool_errors_total")?.some((it) => it.per_s > 0);
     if (failing) return [false, "the spool can't be written: look at the gateway's disk"];
     if (preserved_records === null) return [UNTOLD, "known to the gateway"];
-    return [WELL, `${whole(preserved_records)} records preserved, ${bytes(preserved_bytes)}; ${spool_bytes === null ? "no spool" : `spool of ${bytes(spool_bytes)}`}`];
+    const spool = spool_bytes === null ? "no spool" : `spool of ${bytes(spool_bytes)}`;
+    return [WELL,
+      `${whole(preserved_records)} records preserved, ${bytes(preserved_bytes)}; ${spool}`];
   }],
   ["admissions", null, ({ status }) => {
     const { control } = status;
@@ -125,7 +143,8 @@ const CHECKS = [
 async function look(before) {
   // Chains are the controller's to tell; a part that can't ask it says the rest.
   const chains = ask("chains").catch(() => null);
-  const [status, events, told, metrics] = await Promise.all([ask("status"), ask("events?limit=1000"), chains, samples()]);
+  const [status, events, told, metrics] =
+    await Promise.all([ask("status"), ask("events?limit=1000"), chains, samples()]);
   const at = performance.now();
   const rate = (name) => before && metrics.filter((it) => it.name === name).map((it) => {
     const earlier = before.metrics.find((other) => other.name === name && other.key === it.key);
@@ -161,20 +180,26 @@ export class Health extends Component {
       <section class="panel">
         <h2>Checks</h2>
         ${trouble && html`<${Trouble}>${trouble}<//>`}
-        ${seen && html`<${Table} caption="Checks" rows=${CHECKS} key_of=${([name]) => name} columns=${[
+        ${seen && html`<${Table} caption="Checks" rows=${CHECKS} key_of=${([name]) => name}
+          columns=${[
           { name: "state", of: ([, , check]) => mark(check(seen)[0]) },
           { name: "check", of: ([name]) => name },
           { name: "found", of: ([, , check]) => says(check(seen)[1]) },
           { name: "alert", of: ([, alert]) => html`<span class="mono">${alert}</span>` },
         ]}/>`}
-        <p class="dim">Of this moment, and of <a href=${address("timeline")}>what has happened</a>. An alert of${" "}
-          <code>contrib/prometheus/switchback.rules.yml</code> fires when Prometheus has seen the same for long enough.</p>
+        <p class="dim">Of this moment, and of <a href=${address("timeline")}>what has happened</a>.
+          An alert of${" "}
+          <code>contrib/prometheus/switchback.rules.yml</code> fires when Prometheus has seen the
+          same for long enough.</p>
       </section>
-      <section class="panel"><h2>Machines</h2><${Asked} path="machines" period=${10_000}>${machines}<//></section>
+      <section class="panel"><h2>Machines</h2><${Asked} path="machines" period=${10_000}>
+        ${machines}<//></section>
       <section class="panel"><h2>Commands</h2>
-        <${Asked} path="config">${(config) => html`<${Commands} config=${config} status=${seen?.status}/>`}<//>
+        <${Asked} path="config">
+          ${(config) => html`<${Commands} config=${config} status=${seen?.status}/>`}<//>
       </section>
-      <section class="panel"><h2>Settings in force</h2><${Asked} path="config">${settings}<//></section>
+      <section class="panel"><h2>Settings in force</h2><${Asked} path="config">
+        ${settings}<//></section>
     </div>`;
   }
 }
@@ -202,20 +227,27 @@ function machines(told) {
     { name: "found", of: (row) => says(row.found) },
     { name: "to mend it", of: (row) => says(row.mend) },
   ]}/>
-  <p class="dim">As <code>switchback doctor</code> says it of a machine, which besides looks at ports, the disk and the kernel before a start.</p>`;
+  <p class="dim">As <code>switchback doctor</code> says it of a machine, which besides looks at
+    ports, the disk and the kernel before a start.</p>`;
 }
 
 function settings({ settings, changed, shape }) {
   const list = (section, keys, name = section) => Object.entries(keys).map(([key, value]) => ({
-    name: `${name} ${key}`, value: value === null ? UNKNOWN : typeof value === "string" ? value : JSON.stringify(value), changed: changed.includes(`${section}.${key}`),
+    name: `${name} ${key}`,
+    value: value === null ? UNKNOWN : typeof value === "string" ? value : JSON.stringify(value),
+    changed: changed.includes(`${section}.${key}`),
   }));
   const rows = Object.entries(settings).flatMap(([section, keys]) => (Array.isArray(keys)
-    ? keys.flatMap((one, at) => list(section, one, `[[${section}]] ${at}`)) : list(section, keys, `[${section}]`)));
+    ? keys.flatMap((one, at) => list(section, one, `[[${section}]] ${at}`))
+    : list(section, keys, `[${section}]`)));
   rows.sort((a, b) => b.changed - a.changed);
-  return html`<p class="dim">A rack in ${shape === "embedded" ? "one process" : "several processes"}; ${count(changed.length, "setting")} not the default, listed first. Secrets are left out.</p>
+  const where = shape === "embedded" ? "one process" : "several processes";
+  return html`<p class="dim">A rack in ${where}; ${count(changed.length, "setting")} not the
+      default, listed first. Secrets are left out.</p>
     <${Table} caption="Settings in force" rows=${rows} columns=${[
       { name: "key", of: (row) => html`<span class="mono">${row.name}</span>` },
-      { name: "value", of: (row) => (row.changed ? html`<b class="mono">${row.value}</b>` : html`<span class="mono">${row.value}</span>`) },
+      { name: "value", of: (row) => (row.changed
+        ? html`<b class="mono">${row.value}</b>` : html`<span class="mono">${row.value}</span>`) },
     ]}/>`;
 }
 
@@ -233,16 +265,26 @@ class Commands extends Component {
 
   render({ config, status }, { runs, said, trouble, typed = "" }) {
     if (config.console_access !== "control") {
-      return html`<p>This console only looks. With <code>access = "control"</code> in <code>[console]</code> of rack.toml it takes commands, too; <code>switchback ctl</code> always does, on the rack's machine.</p>`;
+      return html`<p>This console only looks.
+        With <code>access = "control"</code> in <code>[console]</code> of rack.toml it takes
+        commands, too; <code>switchback ctl</code> always does, on the rack's machine.</p>`;
     }
     if (!store.token) {
-      return html`<p>Commands need the console's token: open this page with <code>#t=TOKEN</code>. It is in <code>${config.console_token_file}</code>.</p>`;
+      return html`<p>Commands need the console's token: open this page with <code>#t=TOKEN</code>.
+        It is in <code>${config.console_token_file}</code>.</p>`;
     }
     const name = status?.name ?? "";
     return html`
-      <p><button disabled=${runs} onClick=${() => this.send("snapshot", (it) => `generation ${it.generation} is durable: ${count(it.records, "record")}, ${bytes(it.bytes)} in ${duration(it.duration_seconds)}`)}>Take a snapshot</button></p>
-      <p><label class="field">To drain the cache, type the rack's name, ${name} <input type="text" value=${typed} onInput=${(event) => this.setState({ typed: event.target.value })}/></label></p>
-      <p><button disabled=${runs || typed !== name} onClick=${() => this.send("drain", (it) => `${count(it.drained, "record")} brought to their nodes in ${duration(it.duration_seconds)}${it.remaining.length ? `; left: ${it.remaining.join("; ")}` : ""}`)}>Drain the cache</button></p>
+      <p><button disabled=${runs} onClick=${() => this.send("snapshot", (it) =>
+        `generation ${it.generation} is durable: ${count(it.records, "record")}, `
+        + `${bytes(it.bytes)} in ${duration(it.duration_seconds)}`)}>Take a snapshot</button></p>
+      <p><label class="field">To drain the cache, type the rack's name, ${name} <input type="text"
+        value=${typed}
+        onInput=${(event) => this.setState({ typed: event.target.value })}/></label></p>
+      <p><button disabled=${runs || typed !== name} onClick=${() => this.send("drain", (it) =>
+        `${count(it.drained, "record")} brought to their nodes in ${duration(it.duration_seconds)}`
+        + (it.remaining.length ? `; left: ${it.remaining.join("; ")}` : ""))}>
+        Drain the cache</button></p>
       <p role="status">${runs ? `${runs}…` : said}</p>
       ${trouble && html`<${Trouble}>${trouble}<//>`}`;
   }

@@ -6,7 +6,10 @@ import { refine } from "../store.js";
 import { bytes, count, duration, rate, short, UNKNOWN, whole } from "../text.js";
 
 const NODES_MAX = 1024;
-const SCHEMES = [["farreach", "write-back"], ["netcache", "write-through"], ["writearound", "write-around"], ["nocache", "no cache"]];
+const SCHEMES = [
+  ["farreach", "write-back"], ["netcache", "write-through"], ["writearound", "write-around"],
+  ["nocache", "no cache"],
+];
 
 export class Nodes extends Component {
   render({ live, query }) {
@@ -41,9 +44,13 @@ export class Nodes extends Component {
 
   what_if(query, live) {
     const scheme = query.scheme ?? "farreach";
+    const path = `whatif?scheme=${scheme}&records=${query.records ?? 256}`
+      + (query.nodes ? `&nodes=${query.nodes}` : "");
     return html`
-      <div class="tools"><${Choice} name="scheme" options=${SCHEMES} value=${scheme} choose=${(scheme) => refine({ scheme })}/></div>
-      <${Asked} path=${`whatif?scheme=${scheme}&records=${query.records ?? 256}${query.nodes ? `&nodes=${query.nodes}` : ""}`} period=${2000}>${(whatif) => this.loads(whatif, query, live)}<//>`;
+      <div class="tools"><${Choice} name="scheme" options=${SCHEMES} value=${scheme}
+        choose=${(scheme) => refine({ scheme })}/></div>
+      <${Asked} path=${path} period=${2000}>
+        ${(whatif) => this.loads(whatif, query, live)}<//>`;
   }
 
   loads(whatif, query, live) {
@@ -55,7 +62,8 @@ export class Nodes extends Component {
     const served = largest((node) => node.served_per_s);
     const would = largest((node) => node.would_serve_per_s);
     const most = Math.max(without, 1);
-    const gain = (load) => (load >= 1 && without >= 1 ? `${(without / load).toFixed(1)}×` : UNKNOWN);
+    const gain = (load) => (load >= 1 && without >= 1
+      ? `${(without / load).toFixed(1)}×` : UNKNOWN);
     const at = sizes.findLastIndex((size) => size.records <= whatif.records);
     const counted = (node) => {
       const it = live?.nodes.find((it) => it.index === node.index);
@@ -64,29 +72,46 @@ export class Nodes extends Component {
     const name = SCHEMES.find(([key]) => key === whatif.scheme)?.[1] ?? whatif.scheme;
     return html`
       <div class="tools">
-        <label class="field">the hottest <input type="range" min="0" max=${sizes.length - 1} step="1" value=${at}
-          aria-valuetext=${count(whatif.records, "record")} onInput=${(event) => refine({ records: sizes[event.target.value].records })}/>
+        <label class="field">the hottest <input type="range" min="0" max=${sizes.length - 1}
+          step="1" value=${at} aria-valuetext=${count(whatif.records, "record")}
+          onInput=${(event) => refine({ records: sizes[event.target.value].records })}/>
           <b>${count(whatif.records, "record")}</b> cached</label>
-        <label class="field">on <input type="range" min="1" max=${Math.min(NODES_MAX, Math.max(16, 4 * nodes_now))} step="1" value=${nodes_asked}
-          aria-valuetext=${count(nodes_asked, "node")} onInput=${(event) => refine({ nodes: event.target.value })}/>
+        <label class="field">on <input type="range" min="1"
+          max=${Math.min(NODES_MAX, Math.max(16, 4 * nodes_now))} step="1" value=${nodes_asked}
+          aria-valuetext=${count(nodes_asked, "node")}
+          onInput=${(event) => refine({ nodes: event.target.value })}/>
           <b>${count(nodes_asked, "node")}</b></label>
       </div>
-      <p class="say">Busiest node: <b>${rate(without)}</b> requests/s without a cache, <b>${rate(served)}</b> now (${gain(served)} less),${" "}
-        <b>${rate(would)}</b> with ${name}, ${count(whatif.records, "record")} and ${count(nodes_asked, "node")} (${gain(would)} less).</p>
-      <${Table} caption="Loads of nodes: without a cache, now, and what if" rows=${nodes} key_of=${(node) => node.index} columns=${[
+      <p class="say">Busiest node: <b>${rate(without)}</b> requests/s without a cache,${" "}
+        <b>${rate(served)}</b> now (${gain(served)} less),${" "}
+        <b>${rate(would)}</b> with ${name}, ${count(whatif.records, "record")}${" "}
+        and ${count(nodes_asked, "node")} (${gain(would)} less).</p>
+      <${Table} caption="Loads of nodes: without a cache, now, and what if" rows=${nodes}
+        key_of=${(node) => node.index} columns=${[
         { name: "node", right: true, of: (node) => node.index },
         { name: "requests/s", wide: true, of: (node) => html`<div class="bars">
-          <${Bar} label=${`${rate(node.asked_per_s)} without a cache`} parts=${[{ share: node.asked_per_s / most, kind: "without" }]}/>
-          <${Bar} label=${`${rate(node.served_per_s)} now`} parts=${[{ share: node.served_per_s / most, kind: "node" }]}/>
-          <${Bar} label=${`${rate(node.would_serve_per_s)} with what was chosen`} parts=${[{ share: node.would_serve_per_s / most, kind: "cache" }]}/></div>` },
-        { name: "without a cache", right: true, of: (node) => is_now(node, rate(node.asked_per_s)) },
-        { name: "now", right: true, of: (node) => is_now(node, html`<b>${rate(node.served_per_s)}</b>`) },
+          <${Bar} label=${`${rate(node.asked_per_s)} without a cache`}
+            parts=${[{ share: node.asked_per_s / most, kind: "without" }]}/>
+          <${Bar} label=${`${rate(node.served_per_s)} now`}
+            parts=${[{ share: node.served_per_s / most, kind: "node" }]}/>
+          <${Bar} label=${`${rate(node.would_serve_per_s)} with what was chosen`}
+            parts=${[{ share: node.would_serve_per_s / most, kind: "cache" }]}/></div>` },
+        { name: "without a cache", right: true,
+          of: (node) => is_now(node, rate(node.asked_per_s)) },
+        { name: "now", right: true,
+          of: (node) => is_now(node, html`<b>${rate(node.served_per_s)}</b>`) },
         { name: "counted by the node", right: true, of: (node) => rate(counted(node)) },
-        { name: "what if", right: true, of: (node) => would_be(node, rate(node.would_serve_per_s)) },
+        { name: "what if", right: true,
+          of: (node) => would_be(node, rate(node.would_serve_per_s)) },
       ]}/>
-      <ul class="legend"><li><i class="part without"></i>without a cache</li><li><i class="part node"></i>now</li><li><i class="part cache"></i>what if</li></ul>
-      <p class="dim">Of the last ${duration(whatif.window_seconds)}. Loads without a cache and now are counted; what a node counts itself has evictions and retries in it, too.
-        “What if” takes the ${whatif.records_known} hottest keys that fit a slot, by their sampled rates: a larger cache takes more off the nodes than is known here.
-        It is the best that a cache of that content can do. Another number of nodes has its partitions dealt anew.</p>`;
+      <ul class="legend"><li><i class="part without"></i>without a cache</li>
+        <li><i class="part node"></i>now</li>
+        <li><i class="part cache"></i>what if</li></ul>
+      <p class="dim">Of the last ${duration(whatif.window_seconds)}. Loads without a cache and now
+        are counted; what a node counts itself has evictions and retries in it, too.
+        “What if” takes the ${whatif.records_known} hottest keys that fit a slot, by their sampled
+        rates: a larger cache takes more off the nodes than is known here.
+        It is the best that a cache of that content can do. Another number of nodes has its
+        partitions dealt anew.</p>`;
   }
 }

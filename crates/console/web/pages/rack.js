@@ -9,8 +9,10 @@ import { count, duration, percent, place, rate, short, UNKNOWN, whole } from "..
 const DRAWN_MAX = 12;
 const FLOW_MAX = 44;
 
-const asked_of = (live) => (live.reads_per_s === null ? live.switch?.requests_per_s ?? null : live.reads_per_s + live.writes_per_s);
-const served_by = (node) => (node.reads_per_s === null ? null : node.reads_per_s + node.writes_per_s);
+const asked_of = (live) => (live.reads_per_s === null
+  ? live.switch?.requests_per_s ?? null : live.reads_per_s + live.writes_per_s);
+const served_by = (node) => (node.reads_per_s === null
+  ? null : node.reads_per_s + node.writes_per_s);
 
 export class Rack extends Component {
   async componentDidMount() {
@@ -19,9 +21,11 @@ export class Rack extends Component {
     try {
       const heat = await ask("heat?seconds=900&columns=225");
       const sums = (plane) => plane.map((column) => column.reduce((sum, rate) => sum + rate, 0));
-      const [reads, writes, nodes] = [heat.reads_per_s, heat.writes_per_s, heat.nodes_per_s].map(sums);
+      const planes = [heat.reads_per_s, heat.writes_per_s, heat.nodes_per_s];
+      const [reads, writes, nodes] = planes.map(sums);
       const times = reads.map((_, at) => heat.first_unix_seconds + (at + 0.5) * heat.step_seconds);
-      this.setState({ before: { times, asked: reads.map((read, at) => read + writes[at]), nodes } });
+      const asked = reads.map((read, at) => read + writes[at]);
+      this.setState({ before: { times, asked, nodes } });
     } catch {
       // Without a gateway there is none; the lines begin now.
     }
@@ -32,9 +36,11 @@ export class Rack extends Component {
     const { before } = this.state;
     const samples = store.samples.filter((sample) => asked_of(sample) !== null);
     const first = samples[0]?.unix_seconds ?? Infinity;
-    const old = before ? before.times.map((time, at) => [time, before.asked[at], before.nodes[at]]).filter(([time]) => time < first) : [];
+    const of_before = (time, at) => [time, before.asked[at], before.nodes[at]];
+    const old = before ? before.times.map(of_before).filter(([time]) => time < first) : [];
     const since = (samples.at(-1)?.unix_seconds ?? 0) - 900;
-    const all = [...old, ...samples.map((sample) => [sample.unix_seconds, asked_of(sample), sample.nodes_per_s])];
+    const of_sample = (it) => [it.unix_seconds, asked_of(it), it.nodes_per_s];
+    const all = [...old, ...samples.map(of_sample)];
     const shown = all.filter(([time]) => time >= since);
     return [0, 1, 2].map((column) => shown.map((row) => row[column]));
   }
@@ -47,14 +53,18 @@ export class Rack extends Component {
       ${this.state.demo && html`<${Demo}/>`}
       <section class="panel">
         <h2>Flow</h2>
-        <${Asked} path="status" period=${2000}>${(status) => html`<${Flow} live=${live} status=${status}/>`}<//>
-        <${Asked} path="whatif" period=${5000}>${(whatif) => html`<${Without} whatif=${whatif}/>`}<//>
+        <${Asked} path="status" period=${2000}>
+          ${(status) => html`<${Flow} live=${live} status=${status}/>`}<//>
+        <${Asked} path="whatif" period=${5000}>
+          ${(whatif) => html`<${Without} whatif=${whatif}/>`}<//>
       </section>
       <section class="panel most">
         <h2>Requests a second</h2>
-        <${Lines} label="Requests a second over the last 15 minutes, and those that nodes answered; the figures are beside"
+        <${Lines} label=${"Requests a second over the last 15 minutes, and those that nodes "
+            + "answered; the figures are beside"}
           data=${this.lines()} write=${rate}
-          series=${[{ label: "asked", kind: "cache", filled: true }, { label: "answered by nodes", kind: "node", filled: true }]}/>
+          series=${[{ label: "asked", kind: "cache", filled: true },
+            { label: "answered by nodes", kind: "node", filled: true }]}/>
       </section>
       <section class="panel third">
         <h2>Now</h2>
@@ -64,8 +74,10 @@ export class Rack extends Component {
           <${Figure} name="writes" value=${rate(live.writes_per_s)}/>
           <${Figure} name="by the cache" value=${percent(hits, 1)} kind="cache"/>
           <${Figure} name="absorbed writes" value=${rate(live.switch?.absorbed_per_s)}/>
-          <${Figure} name="cached" value=${short(live.cached)} more=${`of ${short(live.cached_max)}`}/>
-          <${Figure} name="in / out a second" value=${`${rate(live.admissions_per_s)} / ${rate(live.evictions_per_s)}`}/>
+          <${Figure} name="cached" value=${short(live.cached)}
+            more=${`of ${short(live.cached_max)}`}/>
+          <${Figure} name="in / out a second"
+            value=${`${rate(live.admissions_per_s)} / ${rate(live.evictions_per_s)}`}/>
           <${Figure} name="waiting for a slot" value=${whole(live.waiting_offers)}/>
           <${Figure} name="connections" value=${whole(live.connections)}/>
         </dl>
@@ -74,7 +86,8 @@ export class Rack extends Component {
         <h2>Nodes <small><a href=${address("nodes")}>what if</a></small></h2>
         <${Table} caption="Nodes" rows=${live.nodes} key_of=${(node) => node.index} columns=${[
           { name: "node", right: true, of: (node) => node.index },
-          { name: "state", of: (node) => html`<span class=${node.state === "up" ? "good" : "bad"}>${node.state ?? UNKNOWN}</span>` },
+          { name: "state", of: (node) => html`<span class=${node.state === "up" ? "good" : "bad"}>
+            ${node.state ?? UNKNOWN}</span>` },
           { name: "reads/s", right: true, of: (node) => rate(node.reads_per_s) },
           { name: "writes/s", right: true, of: (node) => rate(node.writes_per_s) },
           { name: "cached keys", right: true, of: (node) => whole(node.cached_keys) },
@@ -82,15 +95,19 @@ export class Rack extends Component {
       </section>
       <section class="panel half">
         <h2>Hottest keys <small><a href=${address("keys")}>all</a></small></h2>
-        <${Table} caption="Hottest keys" rows=${live.hot ?? []} empty=${live.hot ? "no requests" : "known to the gateway"} key_of=${(key) => key.hash} columns=${[
+        <${Table} caption="Hottest keys" rows=${live.hot ?? []}
+          empty=${live.hot ? "no requests" : "known to the gateway"} key_of=${(key) => key.hash}
+          columns=${[
           { name: "key", of: (key) => html`<span class="mono">${key.key}</span>` },
           { name: "ops/s", right: true, of: (key) => rate(key.reads_per_s + key.writes_per_s) },
-          { name: "writes", right: true, of: (key) => percent(key.writes_per_s / (key.reads_per_s + key.writes_per_s || 1)) },
+          { name: "writes", right: true,
+            of: (key) => percent(key.writes_per_s / (key.reads_per_s + key.writes_per_s || 1)) },
           { name: "share", right: true, of: (key) => percent(key.share, 1) },
           { name: "where", of: (key) => place(key.cache) },
         ]}/>
       </section>
-      ${store.live && html`<section class="panel"><${Asked} path="status" period=${5000}>${(status) => html`<${Recovery} status=${status}/>`}<//></section>`}
+      ${store.live && html`<section class="panel"><${Asked} path="status" period=${5000}>
+        ${(status) => html`<${Recovery} status=${status}/>`}<//></section>`}
     </div>`;
   }
 }
@@ -121,25 +138,35 @@ class Demo extends Component {
 
 function Recovery({ status }) {
   const { recovery, snapshots } = status;
-  const sum = recovery && recovery.detect_seconds + recovery.collect_seconds + recovery.store_seconds;
+  const sum = recovery
+    && recovery.detect_seconds + recovery.collect_seconds + recovery.store_seconds;
   return html`<p class="say">
     ${recovery
-      ? html`Last recovery: epoch ${recovery.epoch}, served again after <b>${duration(sum)}</b>, ${count(recovery.records, "record")} stored.
+      ? html`Last recovery: epoch ${recovery.epoch}, served again
+        after <b>${duration(sum)}</b>, ${count(recovery.records, "record")} stored.
         <a href=${address("timeline")}>Its steps</a>`
       : "No recovery since the start."}
-    ${snapshots && html` Last snapshot: ${count(snapshots.records, "record")} in ${duration(snapshots.duration_seconds)}.`}
+    ${snapshots && html` Last
+      snapshot: ${count(snapshots.records, "record")} in ${duration(snapshots.duration_seconds)}.`}
     ${snapshots?.error && html` <span class="bad">${snapshots.error}</span>`}
   </p>`;
 }
 
 /// What the busiest node would get.
 function Without({ whatif }) {
-  const busiest = whatif.nodes.reduce((most, node) => (node.asked_per_s > most.asked_per_s ? node : most), whatif.nodes[0]);
-  if (!busiest || busiest.asked_per_s < 1) return html`<p class="say dim">No requests in the last ${duration(whatif.window_seconds)}.</p>`;
+  const busier = (most, node) => (node.asked_per_s > most.asked_per_s ? node : most);
+  const busiest = whatif.nodes.reduce(busier, whatif.nodes[0]);
+  if (!busiest || busiest.asked_per_s < 1) {
+    return html`<p class="say dim">No requests in the last ${duration(whatif.window_seconds)}.</p>`;
+  }
   const most = Math.max(...whatif.nodes.map((node) => node.served_per_s));
   const times = busiest.asked_per_s / most;
-  return html`<p class="say">Without the cache node ${busiest.index} would get <b>${rate(busiest.asked_per_s)}</b> requests a second.
-    ${most >= 1 ? html` The busiest node gets <b>${rate(most)}</b>${times >= 1.05 && html`, <b>${times.toFixed(1)} times</b> less`}.` : " The nodes get next to nothing."}</p>`;
+  const less = times >= 1.05 && html`, <b>${times.toFixed(1)} times</b> less`;
+  return html`<p class="say">Without the cache node ${busiest.index} would
+    get <b>${rate(busiest.asked_per_s)}</b> requests a second.
+    ${most >= 1
+      ? html` The busiest node gets <b>${rate(most)}</b>${less}.`
+      : " The nodes get next to nothing."}</p>`;
 }
 
 /// Clients, gateway, switches, nodes; as wide as they are asked.
@@ -148,37 +175,63 @@ function Flow({ live, status }) {
   const shown = live.nodes.slice(0, live.nodes.length > DRAWN_MAX ? DRAWN_MAX - 1 : DRAWN_MAX);
   const rest = live.nodes.slice(shown.length);
   const sum = (nodes, of) => nodes.reduce((sum, node) => sum + (of(node) ?? 0), 0);
-  const boxes = shown.map((node) => ({ name: `node ${node.index}`, state: node.state, rate: served_by(node) }));
+  const boxes = shown.map((node) => ({
+    name: `node ${node.index}`, state: node.state, rate: served_by(node),
+  }));
   if (rest.length) {
     const down = rest.filter((node) => node.state !== "up").length;
-    boxes.push({ name: count(rest.length, "more node"), state: down ? `${down} not up` : "up", rate: sum(rest, served_by) });
+    boxes.push({
+      name: count(rest.length, "more node"),
+      state: down ? `${down} not up` : "up",
+      rate: sum(rest, served_by),
+    });
   }
-  const switches = status.switches.length ? status.switches : [{ index: 0, active: true, alive: true }];
+  const switches = status.switches.length
+    ? status.switches : [{ index: 0, active: true, alive: true }];
   const height = Math.max(150, 20 + 40 * boxes.length, 30 + 58 * switches.length);
   const middle = height / 2;
   const most = Math.max(asked ?? 0, 1);
   const width = (rate) => (rate ? Math.max(1.2, (FLOW_MAX * rate) / most) : 0);
   const y_of = (at, all, space) => middle + (at - (all - 1) / 2) * space;
-  const curve = (x1, y1, x2, y2) => `M${x1} ${y1} C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`;
+  const curve = (x1, y1, x2, y2) => {
+    const x = (x1 + x2) / 2;
+    return `M${x1} ${y1} C${x} ${y1} ${x} ${y2} ${x2} ${y2}`;
+  };
   const serving = switches.filter((it) => it.active && it.alive);
   const space = Math.min(70, (height - 40) / switches.length);
   const switch_y = (at) => y_of(at, switches.length, space);
-  const hits = live.nodes_per_s === null || asked === null ? live.switch?.by_switch_per_s ?? null : asked - live.nodes_per_s;
-  const label = `${rate(asked)} requests a second from clients; ${rate(hits)} answered by the cache; `
+  const hits = live.nodes_per_s === null || asked === null
+    ? live.switch?.by_switch_per_s ?? null : asked - live.nodes_per_s;
+  const label = `${rate(asked)} requests a second from clients; `
+    + `${rate(hits)} answered by the cache; `
     + boxes.map((box) => `${box.name} ${box.state ?? ""}: ${rate(box.rate)}`).join("; ");
+  const serves = serving.length === 1 ? `answers ${rate(hits)}/s` : "serves";
+  const does = (it) => {
+    if (!it.alive) return "down";
+    if (it.active) return serves;
+    return it.drained ? "drained" : "stands by";
+  };
   return html`<svg class="rack" viewBox=${`0 0 1000 ${height}`} role="img" aria-label=${label}>
-    ${asked > 0 && html`<path class="flow" d=${`M110 ${middle} H250`} stroke-width=${width(asked)}/>`}
+    ${asked > 0 && html`<path class="flow" d=${`M110 ${middle} H250`}
+      stroke-width=${width(asked)}/>`}
     ${switches.map((it, at) => serving.includes(it) && asked > 0
-      && html`<path class="flow" d=${curve(360, middle, 500, switch_y(at))} stroke-width=${width(asked / serving.length)}/>`)}
+      && html`<path class="flow" d=${curve(360, middle, 500, switch_y(at))}
+        stroke-width=${width(asked / serving.length)}/>`)}
     ${boxes.map((box, at) => switches.map((it, chain) => serving.includes(it) && box.rate > 0
-      && html`<path class="flow node" d=${curve(640, switch_y(chain), 790, y_of(at, boxes.length, 40))} stroke-width=${width(box.rate / serving.length)}/>`))}
-    <${Box} x=${10} y=${middle} w=${100} name="clients" more=${live.connections === null ? "" : `${whole(live.connections)} open`}/>
-    <text class="sub" x="180" y=${middle - FLOW_MAX / 2 - 8} text-anchor="middle">${rate(asked)}/s</text>
-    <${Box} x=${250} y=${middle} w=${110} name="gateway" more=${live.reads_per_s === null ? "" : `${percent(asked ? live.writes_per_s / asked : 0)} writes`}/>
-    ${switches.map((it, at) => html`<${Box} x=${500} y=${switch_y(at)} w=${140} down=${!it.alive} name=${`switch ${it.index}`}
-      more=${!it.alive ? "down" : it.active ? (serving.length === 1 ? `answers ${rate(hits)}/s` : "serves") : it.drained ? "drained" : "stands by"}/>`)}
-    ${boxes.map((box, at) => html`<${Box} x=${790} y=${y_of(at, boxes.length, 40)} w=${200} low=${true} down=${box.state !== "up" && box.state !== null}
-      name=${box.name} more=${`${box.state === "up" ? "" : `${box.state ?? ""} `}${rate(box.rate)}/s`}/>`)}
+      && html`<path class="flow node"
+        d=${curve(640, switch_y(chain), 790, y_of(at, boxes.length, 40))}
+        stroke-width=${width(box.rate / serving.length)}/>`))}
+    <${Box} x=${10} y=${middle} w=${100} name="clients"
+      more=${live.connections === null ? "" : `${whole(live.connections)} open`}/>
+    <text class="sub" x="180" y=${middle - FLOW_MAX / 2 - 8} text-anchor="middle">
+      ${rate(asked)}/s</text>
+    <${Box} x=${250} y=${middle} w=${110} name="gateway" more=${live.reads_per_s === null
+      ? "" : `${percent(asked ? live.writes_per_s / asked : 0)} writes`}/>
+    ${switches.map((it, at) => html`<${Box} x=${500} y=${switch_y(at)} w=${140} down=${!it.alive}
+      name=${`switch ${it.index}`} more=${does(it)}/>`)}
+    ${boxes.map((box, at) => html`<${Box} x=${790} y=${y_of(at, boxes.length, 40)} w=${200}
+      low=${true} down=${box.state !== "up" && box.state !== null} name=${box.name}
+      more=${`${box.state === "up" ? "" : `${box.state ?? ""} `}${rate(box.rate)}/s`}/>`)}
   </svg>`;
 }
 
@@ -187,7 +240,9 @@ function Box({ x, y, w, name, more, low, down }) {
   return html`<g>
     <rect class=${`box ${down ? "down" : ""}`} x=${x} y=${y - h / 2} width=${w} height=${h} rx="4"/>
     ${low
-      ? html`<text x=${x + 10} y=${y + 4.5}>${name}</text><text x=${x + w - 10} y=${y + 4.5} text-anchor="end">${more}</text>`
-      : html`<text x=${x + w / 2} y=${y - 4} text-anchor="middle">${name}</text><text class="sub" x=${x + w / 2} y=${y + 14} text-anchor="middle">${more}</text>`}
+      ? html`<text x=${x + 10} y=${y + 4.5}>${name}</text>
+        <text x=${x + w - 10} y=${y + 4.5} text-anchor="end">${more}</text>`
+      : html`<text x=${x + w / 2} y=${y - 4} text-anchor="middle">${name}</text>
+        <text class="sub" x=${x + w / 2} y=${y + 14} text-anchor="middle">${more}</text>`}
   </g>`;
 }

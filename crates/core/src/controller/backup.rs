@@ -461,10 +461,11 @@ fn fail(cx: &mut Context<'_>) -> (Step, u64) {
 
 /// Whether another epoch of a chain has begun since clients were asked to hold their writes back.
 fn has_changed(chains: &Chains, cx: &Context<'_>, step: &Step) -> bool {
-    let (Step::Holding { cut, .. } | Step::Beginning { cut, .. } | Step::Checkpointing { cut, .. }) =
-        step
-    else {
-        return false;
+    let cut = match step {
+        Step::Holding { cut, .. }
+        | Step::Beginning { cut, .. }
+        | Step::Checkpointing { cut, .. } => cut,
+        _ => return false,
     };
     chains.iter().any(|chain| cx.directory.epoch(chain.id()) != cut.epochs[chain.id()])
 }

@@ -1,5 +1,7 @@
 //! A switch with one client, one node, one key: what most tests need.
-#![allow(dead_code, clippy::unwrap_used)] // Each test uses a part of it; a failed unwrap is a failed test.
+
+// Each test uses a part of it; a failed unwrap is a failed test.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use switchback_datapath::*;

@@ -1,6 +1,7 @@
 //! Runs `datapath/vectors/*.json` on any build of the pipeline. Their README says what they mean.
 
-#![allow(dead_code, clippy::unwrap_used)] // Not every build needs all of it; a failed unwrap is a failed test.
+// Not every build needs all of it; a failed unwrap is a failed test.
+#![allow(dead_code, clippy::unwrap_used)]
 
 use serde_json::{Map, Value, json};
 use std::fs;

@@ -82,7 +82,12 @@ pub(crate) enum Step {
 }
 
 pub(crate) fn size() -> impl Strategy<Value = Size> {
-    prop_oneof![6 => Just(Size::Fits), 1 => Just(Size::Empty), 1 => Just(Size::TooLong), 1 => Just(Size::Large)]
+    prop_oneof![
+        6 => Just(Size::Fits),
+        1 => Just(Size::Empty),
+        1 => Just(Size::TooLong),
+        1 => Just(Size::Large),
+    ]
 }
 
 pub(crate) fn step() -> impl Strategy<Value = Step> {

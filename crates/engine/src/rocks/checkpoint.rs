@@ -84,7 +84,11 @@ pub fn remove_dropped(of: &Path) {
     let dropped = entries.filter(|it| it.file_name().to_string_lossy().starts_with(DROPPED));
     for path in dropped.map(|entry| entry.path()) {
         if let Err(error) = fs::remove_dir_all(&path) {
-            tracing::warn!(path = %path.display(), %error, "a part of an old backup can't be removed");
+            tracing::warn!(
+                path = %path.display(),
+                %error,
+                "a part of an old backup can't be removed"
+            );
         }
     }
 }

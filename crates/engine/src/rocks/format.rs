@@ -260,8 +260,12 @@ mod tests {
                 encode_completion(&LaneCompletion { lane: 4, request: 5, seq: Seq(6) });
             let mut stored_record = Vec::new();
             encode_record(&record, &mut stored_record);
-            let all =
-                [stored_record, encode_mark(&mark).into(), completion.into(), encode_state(&[7; 8])];
+            let all = [
+                stored_record,
+                encode_mark(&mark).into(),
+                completion.into(),
+                encode_state(&[7; 8]),
+            ];
             for mut stored in all {
                 if let Some(byte) = stored.get_mut(at) {
                     *byte = to;

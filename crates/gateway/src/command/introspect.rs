@@ -139,8 +139,8 @@ const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user i
 pub(crate) fn auth(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     let (user, password) = match args.len() {
         2 if shared.config.password.is_none() => {
-            let text = "ERR AUTH <password> called without any password configured for the default user. \
-                Are you sure your configuration is correct?";
+            let text = "ERR AUTH <password> called without any password configured for the default \
+                user. Are you sure your configuration is correct?";
             return refuse(running, id, ErrorKind::Auth, text);
         }
         2 => (&b"default"[..], args.get(1)),
@@ -205,8 +205,9 @@ pub(crate) fn hello(running: &mut Running, shared: &Shared, id: ConnectionId, ar
     }
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     if !connection.authenticated {
-        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> \
-            option can be used to authenticate the client and select the RESP protocol version at the same time";
+        let text = "NOAUTH HELLO must be called with the client already authenticated, otherwise \
+            the HELLO AUTH <user> <pass> option can be used to authenticate the client and select \
+            the RESP protocol version at the same time";
         return refuse(running, id, ErrorKind::Auth, text);
     }
     connection.resp3 = wish.unwrap_or(connection.resp3);

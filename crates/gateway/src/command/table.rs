@@ -2,7 +2,8 @@
 //! kept by.
 
 macro_rules! commands {
-    ($($verb:ident $name:literal $arity:literal [$($flag:ident)*] $first:literal $last:literal $step:literal
+    ($($verb:ident $name:literal $arity:literal [$($flag:ident)*]
+        $first:literal $last:literal $step:literal
         $group:literal $since:literal $summary:literal;)*) => {
         /// A command that Switchback knows.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,95 +51,158 @@ pub struct Spec {
 }
 
 commands! {
-    Append "append" 3 [write denyoom fast] 1 1 1 "string" "2.0.0" "Appends a string to the value of a key.";
-    Asking "asking" 1 [fast] 0 0 0 "cluster" "3.0.0" "Has the next command executed though its slot is elsewhere; none is.";
-    Auth "auth" -2 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Authenticates the connection.";
-    BitCount "bitcount" -2 [readonly] 1 1 1 "bitmap" "2.6.0" "Counts the bits of a value that are set.";
-    BitField "bitfield" -2 [write denyoom] 1 1 1 "bitmap" "3.2.0" "Reads and changes integers of any size within a value.";
-    BitFieldRo "bitfield_ro" -2 [readonly fast] 1 1 1 "bitmap" "6.0.0" "Reads integers of any size within a value.";
-    BitOp "bitop" -4 [write denyoom] 2 -1 1 "bitmap" "2.6.0" "Combines values bit by bit, and stores the result.";
-    BitPos "bitpos" -3 [readonly] 1 1 1 "bitmap" "2.8.7" "Finds the first bit of a value that is set, or that is clear.";
-    Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0" "A container for client connection commands.";
+    Append "append" 3 [write denyoom fast] 1 1 1 "string" "2.0.0"
+        "Appends a string to the value of a key.";
+    Asking "asking" 1 [fast] 0 0 0 "cluster" "3.0.0"
+        "Has the next command executed though its slot is elsewhere; none is.";
+    Auth "auth" -2 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0"
+        "Authenticates the connection.";
+    BitCount "bitcount" -2 [readonly] 1 1 1 "bitmap" "2.6.0"
+        "Counts the bits of a value that are set.";
+    BitField "bitfield" -2 [write denyoom] 1 1 1 "bitmap" "3.2.0"
+        "Reads and changes integers of any size within a value.";
+    BitFieldRo "bitfield_ro" -2 [readonly fast] 1 1 1 "bitmap" "6.0.0"
+        "Reads integers of any size within a value.";
+    BitOp "bitop" -4 [write denyoom] 2 -1 1 "bitmap" "2.6.0"
+        "Combines values bit by bit, and stores the result.";
+    BitPos "bitpos" -3 [readonly] 1 1 1 "bitmap" "2.8.7"
+        "Finds the first bit of a value that is set, or that is clear.";
+    Client "client" -2 [noscript loading stale] 0 0 0 "connection" "2.4.0"
+        "A container for client connection commands.";
     Cluster "cluster" -2 [] 0 0 0 "cluster" "3.0.0" "A container for Redis Cluster commands.";
-    Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13" "Returns information about the commands.";
-    Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0" "A container for configuration commands.";
-    Copy "copy" -3 [write denyoom] 1 2 1 "generic" "6.2.0" "Copies the value of a key to another key.";
+    Command "command" -1 [loading stale] 0 0 0 "server" "2.8.13"
+        "Returns information about the commands.";
+    Config "config" -2 [admin noscript loading stale] 0 0 0 "server" "2.0.0"
+        "A container for configuration commands.";
+    Copy "copy" -3 [write denyoom] 1 2 1 "generic" "6.2.0"
+        "Copies the value of a key to another key.";
     DbSize "dbsize" 1 [readonly fast] 0 0 0 "server" "1.0.0" "Returns the number of keys.";
-    Decr "decr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by one.";
-    DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Decrements the integer value of a key by a number.";
+    Decr "decr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Decrements the integer value of a key by one.";
+    DecrBy "decrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Decrements the integer value of a key by a number.";
     Del "del" -2 [write] 1 -1 1 "generic" "1.0.0" "Deletes keys.";
     DelEx "delex" -2 [write fast] 1 1 1 "string" "8.4.0" "Deletes a key depending on its value.";
-    Discard "discard" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.0.0" "Discards a transaction.";
+    Discard "discard" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.0.0"
+        "Discards a transaction.";
     Dump "dump" 2 [readonly] 1 1 1 "generic" "2.6.0" "Returns a value in serialized form.";
     Echo "echo" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Returns the given string.";
-    Eval "eval" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script.";
-    EvalRo "eval_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0" "Runs a script that doesn't write.";
-    EvalSha "evalsha" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "2.6.0" "Runs a script that is known by its SHA-1.";
-    EvalShaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys] 0 0 0 "scripting" "7.0.0"
+    Eval "eval" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys]
+        0 0 0 "scripting" "2.6.0"
+        "Runs a script.";
+    EvalRo "eval_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
+        0 0 0 "scripting" "7.0.0"
+        "Runs a script that doesn't write.";
+    EvalSha "evalsha" -3 [noscript stale skip_monitor no_mandatory_keys movablekeys]
+        0 0 0 "scripting" "2.6.0"
+        "Runs a script that is known by its SHA-1.";
+    EvalShaRo "evalsha_ro" -3 [readonly noscript stale skip_monitor no_mandatory_keys movablekeys]
+        0 0 0 "scripting" "7.0.0"
         "Runs a script that is known by its SHA-1 and doesn't write.";
-    Exec "exec" 1 [noscript loading stale skip_slowlog] 0 0 0 "transactions" "1.2.0" "Executes the commands of a transaction.";
-    Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0" "Determines how many of the keys exist.";
-    Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0" "Sets the expiration of a key in seconds.";
-    ExpireAt "expireat" -3 [write fast] 1 1 1 "generic" "1.2.0" "Sets the expiration of a key to a Unix time.";
-    ExpireTime "expiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0" "Returns the expiration of a key as a Unix time.";
+    Exec "exec" 1 [noscript loading stale skip_slowlog] 0 0 0 "transactions" "1.2.0"
+        "Executes the commands of a transaction.";
+    Exists "exists" -2 [readonly fast] 1 -1 1 "generic" "1.0.0"
+        "Determines how many of the keys exist.";
+    Expire "expire" -3 [write fast] 1 1 1 "generic" "1.0.0"
+        "Sets the expiration of a key in seconds.";
+    ExpireAt "expireat" -3 [write fast] 1 1 1 "generic" "1.2.0"
+        "Sets the expiration of a key to a Unix time.";
+    ExpireTime "expiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0"
+        "Returns the expiration of a key as a Unix time.";
     FlushAll "flushall" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
     FlushDb "flushdb" -1 [write] 0 0 0 "server" "1.0.0" "Deletes all keys.";
-    Function "function" -2 [noscript] 0 0 0 "scripting" "7.0.0" "A container for function commands.";
+    Function "function" -2 [noscript] 0 0 0 "scripting" "7.0.0"
+        "A container for function commands.";
     Get "get" 2 [readonly fast] 1 1 1 "string" "1.0.0" "Returns the value of a key.";
     GetBit "getbit" 3 [readonly fast] 1 1 1 "bitmap" "2.2.0" "Returns a bit of a value.";
-    GetDel "getdel" 2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after deleting it.";
-    GetEx "getex" -2 [write fast] 1 1 1 "string" "6.2.0" "Returns the value of a key after setting its expiration.";
+    GetDel "getdel" 2 [write fast] 1 1 1 "string" "6.2.0"
+        "Returns the value of a key after deleting it.";
+    GetEx "getex" -2 [write fast] 1 1 1 "string" "6.2.0"
+        "Returns the value of a key after setting its expiration.";
     GetRange "getrange" 4 [readonly] 1 1 1 "string" "2.4.0" "Returns a part of a value.";
-    GetSet "getset" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Returns the old value of a key after setting a new one.";
-    Hello "hello" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.0.0" "Handshakes with the server.";
-    HotKeys "hotkeys" -2 [admin noscript] 0 0 0 "server" "8.6.0" "A container for commands about hot keys.";
-    Incr "incr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by one.";
-    IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Increments the integer value of a key by a number.";
-    IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0" "Increments the floating point value of a key by a number.";
-    Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0" "Returns information and statistics about the gateway.";
-    Keys "keys" 2 [readonly] 0 0 0 "generic" "1.0.0" "Returns the keys that match a pattern, if they aren't too many.";
-    Latency "latency" -2 [admin noscript loading stale] 0 0 0 "server" "2.8.13" "A container for commands about slow moments.";
-    Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0" "Finds the longest common subsequence of two values.";
+    GetSet "getset" 3 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Returns the old value of a key after setting a new one.";
+    Hello "hello" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.0.0"
+        "Handshakes with the server.";
+    HotKeys "hotkeys" -2 [admin noscript] 0 0 0 "server" "8.6.0"
+        "A container for commands about hot keys.";
+    Incr "incr" 2 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Increments the integer value of a key by one.";
+    IncrBy "incrby" 3 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Increments the integer value of a key by a number.";
+    IncrByFloat "incrbyfloat" 3 [write denyoom fast] 1 1 1 "string" "2.6.0"
+        "Increments the floating point value of a key by a number.";
+    Info "info" -1 [loading stale] 0 0 0 "server" "1.0.0"
+        "Returns information and statistics about the gateway.";
+    Keys "keys" 2 [readonly] 0 0 0 "generic" "1.0.0"
+        "Returns the keys that match a pattern, if they aren't too many.";
+    Latency "latency" -2 [admin noscript loading stale] 0 0 0 "server" "2.8.13"
+        "A container for commands about slow moments.";
+    Lcs "lcs" -3 [readonly] 1 2 1 "string" "7.0.0"
+        "Finds the longest common subsequence of two values.";
     Memory "memory" -2 [] 0 0 0 "server" "4.0.0" "A container for memory commands.";
     MGet "mget" -2 [readonly fast] 1 -1 1 "string" "1.0.0" "Returns the values of keys.";
-    Monitor "monitor" 1 [admin noscript loading stale] 0 0 0 "server" "1.0.0" "Shows the commands that the gateway executes.";
+    Monitor "monitor" 1 [admin noscript loading stale] 0 0 0 "server" "1.0.0"
+        "Shows the commands that the gateway executes.";
     MSet "mset" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys.";
-    MSetNx "msetnx" -3 [write denyoom] 1 -1 2 "string" "1.0.1" "Sets the values of keys, if none of them exists.";
-    Multi "multi" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "1.2.0" "Begins a transaction.";
+    MSetNx "msetnx" -3 [write denyoom] 1 -1 2 "string" "1.0.1"
+        "Sets the values of keys, if none of them exists.";
+    Multi "multi" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "1.2.0"
+        "Begins a transaction.";
     Object "object" -2 [] 0 0 0 "generic" "2.2.3" "A container for object commands.";
     Persist "persist" 2 [write fast] 1 1 1 "generic" "2.2.0" "Removes the expiration of a key.";
-    PExpire "pexpire" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key in milliseconds.";
-    PExpireAt "pexpireat" -3 [write fast] 1 1 1 "generic" "2.6.0" "Sets the expiration of a key to a Unix time in milliseconds.";
-    PExpireTime "pexpiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0" "Returns the expiration of a key as a Unix time in milliseconds.";
+    PExpire "pexpire" -3 [write fast] 1 1 1 "generic" "2.6.0"
+        "Sets the expiration of a key in milliseconds.";
+    PExpireAt "pexpireat" -3 [write fast] 1 1 1 "generic" "2.6.0"
+        "Sets the expiration of a key to a Unix time in milliseconds.";
+    PExpireTime "pexpiretime" 2 [readonly fast] 1 1 1 "generic" "7.0.0"
+        "Returns the expiration of a key as a Unix time in milliseconds.";
     Ping "ping" -1 [fast] 0 0 0 "connection" "1.0.0" "Returns the server's liveliness response.";
-    PSetEx "psetex" 4 [write denyoom] 1 1 1 "string" "2.6.0" "Sets the value and expiration in milliseconds of a key.";
-    PTtl "pttl" 2 [readonly fast] 1 1 1 "generic" "2.6.0" "Returns the time to live of a key in milliseconds.";
-    Quit "quit" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0" "Closes the connection.";
+    PSetEx "psetex" 4 [write denyoom] 1 1 1 "string" "2.6.0"
+        "Sets the value and expiration in milliseconds of a key.";
+    PTtl "pttl" 2 [readonly fast] 1 1 1 "generic" "2.6.0"
+        "Returns the time to live of a key in milliseconds.";
+    Quit "quit" -1 [noscript loading stale fast no_auth] 0 0 0 "connection" "1.0.0"
+        "Closes the connection.";
     RandomKey "randomkey" 1 [readonly] 0 0 0 "generic" "1.0.0" "Returns some key.";
-    ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Allows reads of replicas in a cluster; there are none.";
-    ReadWrite "readwrite" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0" "Ends what READONLY begins.";
+    ReadOnly "readonly" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0"
+        "Allows reads of replicas in a cluster; there are none.";
+    ReadWrite "readwrite" 1 [loading stale fast] 0 0 0 "cluster" "3.0.0"
+        "Ends what READONLY begins.";
     Rename "rename" 3 [write] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key.";
-    RenameNx "renamenx" 3 [write fast] 1 2 1 "generic" "1.0.0" "Gives the value of a key to another key, if that doesn't exist.";
-    Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0" "Resets the connection.";
-    Restore "restore" -4 [write denyoom] 1 1 1 "generic" "2.6.0" "Sets a key to a value in serialized form.";
+    RenameNx "renamenx" 3 [write fast] 1 2 1 "generic" "1.0.0"
+        "Gives the value of a key to another key, if that doesn't exist.";
+    Reset "reset" 1 [noscript loading stale fast no_auth] 0 0 0 "connection" "6.2.0"
+        "Resets the connection.";
+    Restore "restore" -4 [write denyoom] 1 1 1 "generic" "2.6.0"
+        "Sets a key to a value in serialized form.";
     Scan "scan" -2 [readonly] 0 0 0 "generic" "2.8.0" "Iterates over the keys.";
-    Script "script" -2 [noscript] 0 0 0 "scripting" "2.6.0" "A container for commands about scripts.";
-    Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0" "Changes the selected database; there is only number 0.";
+    Script "script" -2 [noscript] 0 0 0 "scripting" "2.6.0"
+        "A container for commands about scripts.";
+    Select "select" 2 [loading stale fast] 0 0 0 "connection" "1.0.0"
+        "Changes the selected database; there is only number 0.";
     Set "set" -3 [write denyoom] 1 1 1 "string" "1.0.0" "Sets the value of a key.";
-    SetBit "setbit" 4 [write denyoom] 1 1 1 "bitmap" "2.2.0" "Sets or clears a bit of a value; returns what it was.";
-    SetEx "setex" 4 [write denyoom] 1 1 1 "string" "2.0.0" "Sets the value and expiration of a key.";
-    SetNx "setnx" 3 [write denyoom fast] 1 1 1 "string" "1.0.0" "Sets the value of a key only if it doesn't exist.";
+    SetBit "setbit" 4 [write denyoom] 1 1 1 "bitmap" "2.2.0"
+        "Sets or clears a bit of a value; returns what it was.";
+    SetEx "setex" 4 [write denyoom] 1 1 1 "string" "2.0.0"
+        "Sets the value and expiration of a key.";
+    SetNx "setnx" 3 [write denyoom fast] 1 1 1 "string" "1.0.0"
+        "Sets the value of a key only if it doesn't exist.";
     SetRange "setrange" 4 [write denyoom] 1 1 1 "string" "2.2.0" "Overwrites a part of a value.";
-    SlowLog "slowlog" -2 [admin loading stale] 0 0 0 "server" "2.2.12" "A container for commands about slow commands.";
+    SlowLog "slowlog" -2 [admin loading stale] 0 0 0 "server" "2.2.12"
+        "A container for commands about slow commands.";
     StrLen "strlen" 2 [readonly fast] 1 1 1 "string" "2.2.0" "Returns the length of a value.";
     SubStr "substr" 4 [readonly] 1 1 1 "string" "1.0.0" "Returns a part of a value.";
     Time "time" 1 [loading stale fast] 0 0 0 "server" "2.6.0" "Returns the gateway's time.";
     Touch "touch" -2 [readonly fast] 1 -1 1 "generic" "3.2.1" "Returns how many of the keys exist.";
-    Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the time to live of a key in seconds.";
+    Ttl "ttl" 2 [readonly fast] 1 1 1 "generic" "1.0.0"
+        "Returns the time to live of a key in seconds.";
     Type "type" 2 [readonly fast] 1 1 1 "generic" "1.0.0" "Returns the type of the value of a key.";
     Unlink "unlink" -2 [write fast] 1 -1 1 "generic" "4.0.0" "Deletes keys.";
-    Unwatch "unwatch" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.2.0" "Forgets the keys that are watched.";
-    Watch "watch" -2 [noscript loading stale fast allow_busy] 1 -1 1 "transactions" "2.2.0" "Has the next transaction fail if these keys change before.";
+    Unwatch "unwatch" 1 [noscript loading stale fast allow_busy] 0 0 0 "transactions" "2.2.0"
+        "Forgets the keys that are watched.";
+    Watch "watch" -2 [noscript loading stale fast allow_busy] 1 -1 1 "transactions" "2.2.0"
+        "Has the next transaction fail if these keys change before.";
 }
 
 /// Longest name in the table, and longer than it need be.

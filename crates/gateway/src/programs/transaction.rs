@@ -15,8 +15,9 @@ use crate::shared::Shared;
 /// Commands of one transaction.
 const COMMANDS_MAX: usize = 100_000;
 
-const SEVERAL: &str = "ERR a transaction of several keys, which no write spans, is refused; with transactions = \"batch\" in \
-     [gateway] its commands are executed one after the other, without isolation";
+const SEVERAL: &str = "ERR a transaction of several keys, which no write spans, is refused; with \
+     transactions = \"batch\" in [gateway] its commands are executed one after the other, without \
+     isolation";
 const SEVERAL_WATCHED: &str =
     "ERR a transaction that watches a key may touch that one only: no write spans several keys";
 

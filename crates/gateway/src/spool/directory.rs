@@ -20,24 +20,25 @@ pub enum SpoolError {
     #[error("another gateway uses the spool in {0}")]
     Locked(PathBuf),
     #[error(
-        "{path} is of format {version}, and this program reads format {}: use the version of Switchback that wrote it; nothing was \
-         touched",
+        "{path} is of format {version}, and this program reads format {}: use the version of \
+         Switchback that wrote it; nothing was touched",
         switchback_spool::HEADER[7]
     )]
     Version { path: PathBuf, version: u8 },
     #[error(
-        "{0} is no segment of a spool, or its beginning is damaged; move it away, and what it holds is given up unless the switch or \
-         a node has it"
+        "{0} is no segment of a spool, or its beginning is damaged; move it away, and what it \
+         holds is given up unless the switch or a node has it"
     )]
     Foreign(PathBuf),
     #[error(
-        "the spool in {0} holds writes that were acknowledged and may be nowhere else, and durability memory reads no spool; start once \
-         with --durability everysec and stop it with Ctrl-C, which leaves nothing in it"
+        "the spool in {0} holds writes that were acknowledged and may be nowhere else, and \
+         durability memory reads no spool; start once with --durability everysec and stop it with \
+         Ctrl-C, which leaves nothing in it"
     )]
     Left(PathBuf),
     #[error(
-        "the gateway's spool: can't {what} {path}: {}; mend that, or move the spool with all that it holds and name its new place with \
-         spool in [gateway] of rack.toml",
+        "the gateway's spool: can't {what} {path}: {}; mend that, or move the spool with all that \
+         it holds and name its new place with spool in [gateway] of rack.toml",
         directory_refused(error)
     )]
     Io { what: &'static str, path: PathBuf, error: io::Error },

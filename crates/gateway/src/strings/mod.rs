@@ -24,8 +24,9 @@ pub(crate) use rdb::restore;
 const EMBEDDED_BYTES_MAX: usize = 44;
 
 /// What Redis answers where it counts how often keys are asked for, not when.
-const NO_IDLE_TIME: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. Please note that when \
-     switching between policies at runtime LRU and LFU data will take some time to adjust.";
+const NO_IDLE_TIME: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. Please \
+     note that when switching between policies at runtime LRU and LFU data will take some time to \
+     adjust.";
 
 /// The first and the last byte (or bit) that is meant; negative: counted from the end, which is -1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

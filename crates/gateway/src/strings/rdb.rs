@@ -191,14 +191,21 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_noticed(value in any::<[u8; 20]>(), at in 0..32usize, by in 1..=255u8) {
+        fn a_changed_byte_is_noticed(
+            value in any::<[u8; 20]>(),
+            at in 0..32usize,
+            by in 1..=255u8,
+        ) {
             let mut payload = dump(&value);
             payload[at] ^= by;
             prop_assert_eq!(restore(&payload), Err(BAD_CHECKSUM));
         }
 
         #[test]
-        fn no_body_is_too_much(mut body in prop::collection::vec(any::<u8>(), 0..60), packed: bool) {
+        fn no_body_is_too_much(
+            mut body in prop::collection::vec(any::<u8>(), 0..60),
+            packed: bool,
+        ) {
             if packed {
                 body.splice(0..0, [STRING, 0xc3]);
             }

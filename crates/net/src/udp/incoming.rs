@@ -46,7 +46,10 @@ impl Incoming {
             )
         };
         if merges != 0 {
-            tracing::debug!(error = %io::Error::last_os_error(), "the kernel doesn't merge packets");
+            tracing::debug!(
+                error = %io::Error::last_os_error(),
+                "the kernel doesn't merge packets"
+            );
         }
         // SAFETY: all fields are plain integers (sockaddr_storage included), for which zero is a
         // value; allocated zeroed because the array is too large to pass through the stack.

@@ -73,8 +73,9 @@ impl Pages {
     pub(super) fn may_command(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let Some(token) = &self.token else {
             return Err(
-                "commands are not taken from web pages; use switchback ctl or curl (or the console of the \
-                        controller's process, with [console] access = \"control\" in rack.toml)\n",
+                "commands are not taken from web pages; use switchback ctl or curl (or the console \
+                        of the controller's process, with [console] access = \"control\" in \
+                        rack.toml)\n",
             );
         };
         if !is_from_here(headers) {

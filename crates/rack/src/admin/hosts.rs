@@ -48,16 +48,17 @@ impl Hosts {
             .transpose()?;
         if let Some(host) = said.filter(|host| !self.know(host)) {
             let why = format!(
-                "\"{host:.253}\" is no name of this rack: ask it by its IP address or localhost, or add the name to \
-                 metrics_hosts in [rack] of rack.toml\n"
+                "\"{host:.253}\" is no name of this rack: ask it by its IP address or localhost, \
+                 or add the name to metrics_hosts in [rack] of rack.toml\n"
             );
             return Err((StatusCode::MISDIRECTED_REQUEST, why));
         }
         match headers.get_all(header::ORIGIN).iter().all(|origin| self.know_origin(origin)) {
             true => Ok(()),
             false => {
-                let why = "this rack answers no web pages of other hosts; add the page's host to metrics_hosts in \
-                           [rack] of rack.toml if it may read what the rack says\n";
+                let why = "this rack answers no web pages of other hosts; add the page's host to \
+                           metrics_hosts in [rack] of rack.toml if it may read what the rack \
+                           says\n";
                 Err((StatusCode::FORBIDDEN, why.to_owned()))
             }
         }

@@ -381,8 +381,8 @@ fn a_name_that_a_web_page_could_have_is_refused() {
         }
     }
     let (_, why) = sent(&server, "GET /cached HTTP/1.1\r\nHost: evil.example:80\r\n");
-    let expected = "\"evil.example\" is no name of this rack: ask it by its IP address or localhost, or add the name to \
-                    metrics_hosts in [rack] of rack.toml\n";
+    let expected = "\"evil.example\" is no name of this rack: ask it by its IP address or \
+                    localhost, or add the name to metrics_hosts in [rack] of rack.toml\n";
     assert_eq!(why, expected);
     // An absolute target is asked for, whatever the header says.
     assert_eq!(
@@ -488,8 +488,9 @@ fn a_taken_port_says_how_to_mend_it() {
     let error =
         MetricsServer::start(server.address(), &RackConfig::default(), admin, sources).unwrap_err();
     let expected = format!(
-        "metrics can't be served at {}: another program has it, perhaps a rack that runs already; choose another: \
-         `metrics` of this part in rack.toml, or --metrics of `switchback up` (port 0: any free one)",
+        "metrics can't be served at {}: another program has it, perhaps a rack that runs already; \
+         choose another: `metrics` of this part in rack.toml, or --metrics of `switchback up` \
+         (port 0: any free one)",
         server.address()
     );
     assert_eq!(error.to_string(), expected);

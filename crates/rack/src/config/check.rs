@@ -72,8 +72,8 @@ fn layers_of_scheme(config: &RackConfig, reader: &mut Reader<'_>) {
         let right = Scheme::ALL.into_iter().rev().filter(|other| other.layers_max() >= layers);
         let right: Vec<_> = right.map(|scheme| format!("\"{scheme}\"")).collect();
         let message = format!(
-            "[topology] layers = {layers} needs a scheme that has as many, and \"{scheme}\" has {layers_max}: make [rack] scheme {}, or layers \
-             {layers_max}",
+            "[topology] layers = {layers} needs a scheme that has as many, and \"{scheme}\" has \
+             {layers_max}: make [rack] scheme {}, or layers {layers_max}",
             right.join(" or ")
         );
         reader.problem_among(&["topology.layers", "rack.scheme"], message);
@@ -87,8 +87,8 @@ fn switches_of_layer(config: &RackConfig, layer: u8, reader: &mut Reader<'_>) {
     if usize::from(chains) > switches {
         let of_layer = if layers == 1 { String::new() } else { format!(" in layer {layer}") };
         let message = format!(
-            "[topology] chains = {chains} needs as many switches that serve{of_layer}, and {switches} {} listed; add [[switch]]es, \
-             or make chains at most {}",
+            "[topology] chains = {chains} needs as many switches that serve{of_layer}, and \
+             {switches} {} listed; add [[switch]]es, or make chains at most {}",
             if switches == 1 { "is" } else { "are" },
             switches.max(1)
         );
@@ -131,8 +131,8 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
     }
     if gateway.unread_max_mb > gateway.buffers_max_mb {
         let message = format!(
-            "[gateway] unread_max_mb = {0} is more than all connections of a worker get together, buffers_max_mb = {1}; \
-             make unread_max_mb at most {1}, or buffers_max_mb at least {0}",
+            "[gateway] unread_max_mb = {0} is more than all connections of a worker get together, \
+             buffers_max_mb = {1}; make unread_max_mb at most {1}, or buffers_max_mb at least {0}",
             gateway.unread_max_mb, gateway.buffers_max_mb
         );
         reader.problem_among(&["gateway.unread_max_mb", "gateway.buffers_max_mb"], message);
@@ -161,16 +161,16 @@ fn sessions(config: &RackConfig, reader: &mut Reader<'_>) {
     if first == 0 || first > last || last > config.client.deadline_ms {
         let deadline = config.client.deadline_ms;
         let message = format!(
-            "[client] retry_ms = [{first}, {last}]: the first is at least 1 and not above the second, which is not above \
-             deadline_ms = {deadline}"
+            "[client] retry_ms = [{first}, {last}]: the first is at least 1 and not above the \
+             second, which is not above deadline_ms = {deadline}"
         );
         reader.problem_among(&["client.retry_ms", "client.deadline_ms"], message);
     }
     let (lanes, all) = (config.client.lanes, config.controller.lanes);
     if lanes > all {
         let message = format!(
-            "[client] lanes = {lanes} is more than there are for all sessions, [controller] lanes = {all}; make the first at \
-             most {all}, or the second at least {lanes}"
+            "[client] lanes = {lanes} is more than there are for all sessions, [controller] \
+             lanes = {all}; make the first at most {all}, or the second at least {lanes}"
         );
         reader.problem_among(&["client.lanes", "controller.lanes"], message);
     }
@@ -258,8 +258,8 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
         for (index, node) in config.nodes.iter().enumerate() {
             if node.address.is_some() && !reader.is_malformed() {
                 let message = format!(
-                    "[[node]] {index} has an address, so the rack is one process a part, but no [[switch]] is listed; add one, \
-                     or leave the address out"
+                    "[[node]] {index} has an address, so the rack is one process a part, but no \
+                     [[switch]] is listed; add one, or leave the address out"
                 );
                 reader.problem_at(&format!("node[{index}].address"), message);
             }
@@ -330,8 +330,8 @@ fn exposure(config: &RackConfig, reader: &mut Reader<'_>) {
         let Some(address) = address else { continue };
         if !address.ip().is_loopback() && password.is_none() && !certified {
             let message = format!(
-                "[gateway] {key} = \"{address}\" serves other machines without a password; set password_file or --resp-password \
-                 (an empty password lets every client in)"
+                "[gateway] {key} = \"{address}\" serves other machines without a password; set \
+                 password_file or --resp-password (an empty password lets every client in)"
             );
             reader.problem_at(&format!("gateway.{key}"), message);
         }

@@ -124,8 +124,8 @@ fn hosts(section: &mut Section<'_, '_>, reader: &mut Reader<'_>, key: &'static s
         if host.is_empty() || host.len() > 253 || !host.chars().all(fits) {
             let shown: String = host.chars().take(64).flat_map(char::escape_debug).collect();
             let message = format!(
-                "[rack] {key}: \"{shown}\" is no host name: it has letters, digits, '-', '_' and '.', \
-                 no port and no scheme (IP addresses and localhost need no entry)"
+                "[rack] {key}: \"{shown}\" is no host name: it has letters, digits, '-', '_' and \
+                 '.', no port and no scheme (IP addresses and localhost need no entry)"
             );
             reader.problem(Some(span.clone()), message);
         }
@@ -220,8 +220,8 @@ fn domain(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<Stri
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.chars().all(fits) {
         let message = format!(
-            "[[switch]] domain names what the switch fails together with, a host or a power feed: 1 to {DOMAIN_BYTES_MAX} letters, \
-             digits, '-', '_', '.' and ':'"
+            "[[switch]] domain names what the switch fails together with, a host or a power feed: \
+             1 to {DOMAIN_BYTES_MAX} letters, digits, '-', '_', '.' and ':'"
         );
         reader.problem(Some(span), message);
         return None;
@@ -385,8 +385,8 @@ fn password(
         (None, None, None) => return None,
     };
     if found.len() > PASSWORD_BYTES_MAX || found.chars().any(char::is_control) {
-        let message = "the password of [gateway] has a line break or another control character, or more than 512 bytes; \
-                       no client could send it";
+        let message = "the password of [gateway] has a line break or another control character, or \
+                       more than 512 bytes; no client could send it";
         reader.problem_at(&at, message.to_owned());
     }
     Some(found)

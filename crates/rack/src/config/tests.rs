@@ -113,8 +113,10 @@ fn the_examples_distributed_part_is_right() {
 /// Every key that the parser knows is in the example and in the documentation.
 #[test]
 fn every_key_is_documented() {
-    let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n[nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
-                [client]\nqqqqqqqq=1\n[console]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n[topology]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
+    let text = "[rack]\nqqqqqqqq=1\n[cache]\nqqqqqqqq=1\n[controller]\nqqqqqqqq=1\n\
+                [nodes]\nqqqqqqqq=1\n[gateway]\nqqqqqqqq=1\n\
+                [client]\nqqqqqqqq=1\n[console]\nqqqqqqqq=1\n[links]\nqqqqqqqq=1\n\
+                [topology]\nqqqqqqqq=1\n[[switch]]\nqqqqqqqq=1\n[[node]]\nqqqqqqqq=1\n";
     let error = parse(text).unwrap_err();
     let book = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/run/configuration.md"),
@@ -154,7 +156,8 @@ fn the_command_line_wins() {
         chains: Some(3),
         layers: Some(1),
     };
-    let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n[gateway]\npassword = 'other'";
+    let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n\
+                [gateway]\npassword = 'other'";
     let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();
     assert_eq!(config.rack.scheme, Scheme::NoCache);
     assert_eq!(config.nodes.len(), 7);
@@ -348,8 +351,11 @@ proptest! {
     }
 
     #[test]
-    fn any_classes_are_read_or_refused(classes in prop::collection::vec((any::<u32>(), any::<u32>()), 0..6)) {
-        survives(&format!("[cache]\nclasses = {:?}", classes.iter().map(|&(a, b)| [a, b]).collect::<Vec<_>>()))?;
+    fn any_classes_are_read_or_refused(
+        classes in prop::collection::vec((any::<u32>(), any::<u32>()), 0..6),
+    ) {
+        let classes = classes.iter().map(|&(a, b)| [a, b]).collect::<Vec<_>>();
+        survives(&format!("[cache]\nclasses = {classes:?}"))?;
     }
 }
 

@@ -41,8 +41,13 @@ macro_rules! choice {
             fn from_str(text: &str) -> Result<$name, String> {
                 let found = $name::ALL.iter().find(|choice| choice.name() == text);
                 found.copied().ok_or_else(|| {
-                    let names: Vec<_> = $name::ALL.iter().map(|choice| format!("\"{choice}\"")).collect();
-                    format!(concat!("\"{}\" is no ", $what, ": it is one of {}"), text.escape_debug(), names.join(", "))
+                    let names: Vec<_> =
+                        $name::ALL.iter().map(|choice| format!("\"{choice}\"")).collect();
+                    format!(
+                        concat!("\"{}\" is no ", $what, ": it is one of {}"),
+                        text.escape_debug(),
+                        names.join(", ")
+                    )
                 })
             }
         }

@@ -83,8 +83,8 @@ fn lookups(samples: &mut Samples, switch: &str, counted: &Statistics) {
         let labels = [("switch", switch), ("verb", verb), ("result", result)];
         samples.counter("switchback_cache_lookups_total", LOOKUPS, &labels, count);
     }
-    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), embedded (with the \
-                                record, which is being evicted), or plain.";
+    const CONSERVATIVE: &str = "Reads of cached keys that went to the node: fenced (outdated), \
+                                embedded (with the record, which is being evicted), or plain.";
     let reads = [
         ("fenced", counted.fenced_reads),
         ("embedded", counted.embedded_reads),

@@ -196,7 +196,11 @@ fn store_all(
             if given_up != Some(number)
                 && let Err(error) = files.store(file, &bytes)
             {
-                tracing::error!(%error, number, "a file of a backup can't be stored: it is given up");
+                tracing::error!(
+                    %error,
+                    number,
+                    "a file of a backup can't be stored: it is given up"
+                );
                 stored.push(ControlEvent::BackupNotStored(number, error.to_string()));
                 given_up = Some(number);
             }
@@ -207,7 +211,10 @@ fn store_all(
         let mut told = false;
         while let Err(error) = files.store(file, &bytes) {
             if !told {
-                tracing::error!(%error, "the controller's files can't be stored; trying again until there is room");
+                tracing::error!(
+                    %error,
+                    "the controller's files can't be stored; trying again until there is room"
+                );
                 say(Some(error.to_string()));
                 told = true;
             }

@@ -25,23 +25,24 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 pub enum FilesError {
     /// Another process has it.
     #[error(
-        "{} is in use by another process: stop that one, or give this one another directory (`data` in [controller] \
-         of rack.toml, or --data of `switchback up`)",
+        "{} is in use by another process: stop that one, or give this one another directory \
+         (`data` in [controller] of rack.toml, or --data of `switchback up`)",
         .0.display()
     )]
     Locked(PathBuf),
     /// A file is not what it should be.
     #[error(
-        "{} is damaged ({}): restore the controller's directory from a backup. Without one, nothing can read the nodes' records any \
-         more; to begin a new rack, move them away, too, and the spool",
+        "{} is damaged ({}): restore the controller's directory from a backup. Without one, \
+         nothing can read the nodes' records any more; to begin a new rack, move them away, too, \
+         and the spool",
         .0.display(),
         .1
     )]
     Damaged(PathBuf, &'static str),
     /// Another version wrote it.
     #[error(
-        "{} is of format {}, and this program reads formats 1 to {}: use the version of Switchback that wrote it; nothing was \
-         touched",
+        "{} is of format {}, and this program reads formats 1 to {}: use the version of Switchback \
+         that wrote it; nothing was touched",
         .0.display(),
         .1,
         StoreFile::FORMAT

@@ -72,8 +72,8 @@ impl KernelThread {
         let is_attached = self.watch.is_attached();
         if was_attached && !is_attached && !stop.is_asked() {
             tracing::error!(
-                "the datapath was taken off its interface, or the interface is gone: this process answers in its place, \
-                 several times slower, until the switch is started again"
+                "the datapath was taken off its interface, or the interface is gone: this process \
+                 answers in its place, several times slower, until the switch is started again"
             );
         }
         is_attached

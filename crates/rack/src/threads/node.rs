@@ -227,7 +227,11 @@ impl NodeThread {
         }
         if let Err(error) = self.engine.close() {
             // Nothing is lost: the log has it, and the next start replays it.
-            tracing::info!(node = self.shim.index(), %error, "the engine was closed with its log unflushed");
+            tracing::info!(
+                node = self.shim.index(),
+                %error,
+                "the engine was closed with its log unflushed"
+            );
         }
     }
 

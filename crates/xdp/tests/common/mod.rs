@@ -1,5 +1,7 @@
 //! The kernel's build of the pipeline as tests use it.
-#![allow(dead_code, clippy::unwrap_used)] // Each test uses a part of it; a failed unwrap is a failed test.
+
+// Each test uses a part of it; a failed unwrap is a failed test.
+#![allow(dead_code, clippy::unwrap_used)]
 
 #[path = "../../../datapath/tests/conformance/mod.rs"]
 pub(crate) mod conformance;

@@ -217,8 +217,9 @@ fn markdown(request: &Request<'_>, scale: &Scale, pairs: &[Pair]) -> String {
     let mut text = format!(
         "# The model and the machine\n\n{INTRODUCTION}\n\n{nodes} nodes of {capacity_ops} \
          requests/s, {records} records of 16 + 128 B, a cache of {cache_records}, preloaded; \
-         {outstanding} outstanding requests where the run has no rate; {} s measured; seed {}, commit \
-         {COMMIT}, all other costs of profile {}. The machine's load was {least} to {most}.\n\n",
+         {outstanding} outstanding requests where the run has no rate; {} s measured; seed {}, \
+         commit {COMMIT}, all other costs of profile {}. The machine's load was {least} to \
+         {most}.\n\n",
         measured.as_secs_f64(),
         request.seed,
         request.chosen.given,

@@ -51,12 +51,12 @@ pub(crate) const WORKLOADS: Sweep = Sweep {
               and the limit is that of a cache that has the newest records without delay. Each \
               scheme is shown with the number of outstanding requests at which its throughput is \
               highest. For NetCache that is a small number: a hot key's writes wait in the queue \
-              of the busiest node, and until they are done its reads miss, so it gains more in B. The paper \
-              doesn't say how many it had. Of absolute figures its text has few: about 1 MOPS of \
-              uniform requests (here 16 nodes of 0.06 make 0.96), about 0.7 MOPS without a cache \
-              at Zipf 0.99 (values of 256 B; nocache in A to C and in Exp#4 to #6: the hottest key \
-              alone draws 5 % of all requests, so that the result depends on the map of keys to \
-              nodes), about 0.2 MOPS of FarReach on two servers (Exp#7 and #8).",
+              of the busiest node, and until they are done its reads miss, so it gains more in B. \
+              The paper doesn't say how many it had. Of absolute figures its text has few: about 1 \
+              MOPS of uniform requests (here 16 nodes of 0.06 make 0.96), about 0.7 MOPS without a \
+              cache at Zipf 0.99 (values of 256 B; nocache in A to C and in Exp#4 to #6: the \
+              hottest key alone draws 5 % of all requests, so that the result depends on the map \
+              of keys to nodes), about 0.2 MOPS of FarReach on two servers (Exp#7 and #8).",
 };
 
 /// Exp#3.
@@ -162,13 +162,13 @@ pub(crate) const LAYERED_WORKLOADS: Sweep = Sweep {
             exceeds DistNoCache by 133.1 % (A), 126.7 % (B, F), 130 % (C), 23.8 % (D), and has the \
             same on Insert; it exceeds DistCache by 90.0 % (A), 41.8 % (B), 78.0 % (F).",
     differs: "DistNoCache is nocache here: the same switches and links, without a cache. \
-              `distcache` has a switch of each layer for a key, of which either may have a copy; its \
-              clients send writes to the leaf, and reads to the one of the two that they sent less \
-              to. Its limit is that of write-through without any message to copies, and without \
-              the time in which they are invalid; its nodes let writes that wait for each other \
-              share messages. The paper's servers take 100 ms for a request, which hides what else \
-              limited its rack; only ratios can be compared. A chain is one switch of each layer, \
-              and each of the two caches 10,000 keys of its own.",
+              `distcache` has a switch of each layer for a key, of which either may have a copy; \
+              its clients send writes to the leaf, and reads to the one of the two that they sent \
+              less to. Its limit is that of write-through without any message to copies, and \
+              without the time in which they are invalid; its nodes let writes that wait for each \
+              other share messages. The paper's servers take 100 ms for a request, which hides \
+              what else limited its rack; only ratios can be compared. A chain is one switch of \
+              each layer, and each of the two caches 10,000 keys of its own.",
     ..WORKLOADS
 };
 

@@ -194,8 +194,10 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
     Finding {
         name: "twitter",
         title: "Would it help Twitter's cache clusters?",
-        paper: "FarReach's has no such experiment. The figures of the 54 clusters are those of Yang, Yue and Rashmi, \"A large scale analysis of \
-                hundreds of in-memory cache clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March 2020.",
+        paper: "FarReach's has no such experiment. The figures of the 54 clusters are those of \
+                Yang, Yue and Rashmi, \"A large scale analysis of hundreds of in-memory cache \
+                clusters at Twitter\" (OSDI 2020; CC BY 4.0): means of a week's traces of March \
+                2020.",
         differs: "",
         remarks: vec![("What these figures can tell", LIMITS.to_owned())],
         csv: vec![
@@ -208,16 +210,18 @@ fn finding(context: &Context, rows: &[Row]) -> Finding {
 }
 
 const LIMITS: &str = "\
-Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 records cached, \
-preloaded, as those of the paper's experiments, and in the last table from an empty cache; its own rate is not \
-needed for a gain. Lengths were published as \
-means only, so that a cluster is cacheable as a whole or not at all; the last column of the table of slots is a bound \
-for any distribution of lengths (Markov's inequality). Operations below 1 % were not published and count as none: a \
-cluster that is called read-only may have a few writes, and where one key draws most of the requests write-back \
-gains from these, too. Operations, keys and lengths are independent of each other. `add` is a write that expects no \
-record, `cas`, `incr` and the like are a read and a write that expects the version read; a `delete` is a write. \
-Clients ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > is at \
-least that. Keys of the model have 16 B and values at least 16; nodes and links cost a little more for each byte.";
+Each cluster's load is put on 16 servers (of 0.06 Mops each in the profile paper) with 10,000 \
+records cached, preloaded, as those of the paper's experiments, and in the last table from an \
+empty cache; its own rate is not needed for a gain. Lengths were published as \
+means only, so that a cluster is cacheable as a whole or not at all; the last column of the table \
+of slots is a bound for any distribution of lengths (Markov's inequality). Operations below 1 % \
+were not published and count as none: a cluster that is called read-only may have a few writes, \
+and where one key draws most of the requests write-back gains from these, too. Operations, keys \
+and lengths are independent of each other. `add` is a write that expects no record, `cas`, `incr` \
+and the like are a read and a write that expects the version read; a `delete` is a write. Clients \
+ask for at most 20 Mops, beyond which the switch and the clients would be the limit: a gain with > \
+is at least that. Keys of the model have 16 B and values at least 16; nodes and links cost a \
+little more for each byte.";
 
 /// The number of clusters that ran for which `switchback predict` says the same about whether
 /// write-back pays, and the clusters for which it doesn't.

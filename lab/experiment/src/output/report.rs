@@ -28,7 +28,8 @@ had cached by then, whose counters are exact and whose admissions cost nothing; 
 the actual content. Preloaded runs are judged by the first, cold ones by the second.";
 
 const STYLE: &str = "body{font:15px/1.5 sans-serif;max-width:62em;margin:2em auto;padding:0 1em}\
-table{border-collapse:collapse;margin:1em 0}td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
+table{border-collapse:collapse;margin:1em 0}\
+td,th{border:1px solid #ccc;padding:.2em .6em;text-align:right}\
 td.words,th.words{text-align:left}caption{text-align:left;font-weight:bold}img{max-width:100%}";
 
 /// An experiment's figures and tables.
@@ -134,8 +135,9 @@ impl Report<'_> {
 
     fn html(&self) -> String {
         let mut html = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>FarReach's evaluation, modelled</title>\
-             <style>{STYLE}</style></head><body>\n<h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}",
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>FarReach's \
+             evaluation, modelled</title><style>{STYLE}</style></head><body>\n\
+             <h1>FarReach's evaluation, modelled</h1>\n<p>{}</p>\n<p>{}</p>\n{}",
             escape(INTRODUCTION),
             escape(&format!("{}, {}", self.origin(&self.experiments), self.seeds())),
             self.goals().html(),

@@ -29,8 +29,8 @@ Examples:
       switchback lab experiment 9 --profile this-machine.toml --out measured-costs
       switchback lab experiment 9 --profile paper --out papers-costs
 
-It takes some 20 seconds, with --quick some 3. Run it while nothing else runs: the load is noted in the file.
-docs/measure/evaluation.md says what each figure is.";
+It takes some 20 seconds, with --quick some 3. Run it while nothing else runs: the load is noted in
+the file. docs/measure/evaluation.md says what each figure is.";
 
 /// Measure what the parts of a rack cost on this machine, as a profile for experiments.
 ///

@@ -51,7 +51,8 @@ fn check_one(
         return Err(Violation::of(Check::Condition, op.key, index, text));
     }
     if op.weak && !is_known(history, op) {
-        return Ok(()); // it went with its client, so what came between may have come back with another
+        // It went with its client, so what came between may have come back with another.
+        return Ok(());
     }
     if found == Seq::NONE {
         return check_absent(history, of_key, index, op);

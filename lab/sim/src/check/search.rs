@@ -266,7 +266,8 @@ impl Record<'_> {
     /// known, and not the one it expects.
     fn is_refused(&self, state: OpIndex, op: &Op) -> bool {
         if op.seq == 0 {
-            return self.is_absent(state); // even if a tombstone is expected: it may have been forgotten
+            // Even if a tombstone is expected: it may have been forgotten.
+            return self.is_absent(state);
         }
         match (self.writers.get(&op.seq), self.writers.get(&op.guard)) {
             (Some(found), _) => state == *found,

@@ -212,8 +212,8 @@ impl World {
             return;
         }
         let text = format!(
-            "{done} of {asked} operations were answered, fewer than {floor}, although there was no fault for {calm_us} us, and a rack \
-             serves again within {needed_us}"
+            "{done} of {asked} operations were answered, fewer than {floor}, although there was no \
+             fault for {calm_us} us, and a rack serves again within {needed_us}"
         );
         self.fail(Violation::general(Check::Progress, text));
     }

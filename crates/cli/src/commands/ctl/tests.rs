@@ -95,12 +95,14 @@ fn status_reads_well() {
 rack        rack (farreach, embedded, version 0.1.0)
 phase       serving; epoch 2, up 62 min
 cache       5,000 of 65,536 records; 0 wait, 5,100 admitted, 100 evicted
-control     120 of 200,000 messages/s, 45,678 of 100,000,000 bytes/s for admissions and evictions; delayed 3 times
+control     120 of 200,000 messages/s, 45,678 of 100,000,000 bytes/s for admissions and evictions; \
+            delayed 3 times
 operations  10,000 reads, 10,000 writes; 15,000 answered by the switch (75.0 %), 5,000 by nodes
             8,000 writes absorbed, 12 conservative reads, 0 packets dropped
 snapshots   372 durable, 0 failed; the last: 0 records, 0 B, 0 us; generation 373, durable below 373
 clients     2 sessions, 0 connections; 10 records (2.0 KiB) not yet durable elsewhere, spool 0 B
-recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), re-admit 50.0 ms
+recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), \
+            re-admit 50.0 ms
 
 node  address  state  cached  reads  writes    load     disk  error
    0  -        up      2,500    300     200  50.0 %  5.0 MiB
@@ -323,12 +325,15 @@ fn hot_keys_are_a_table_that_says_why_they_are_not_cached() {
 key                requests/s   share  reads/s  writes/s  bytes  node  by cache  cached
 user:77                21,500  41.2 %   21,400       100  1,500     2    50.0 %  yes
 \\u{1b}[2J (300 B)       1,000   1.7 %      900       100  1,500     2    50.0 %  no: key too long
-img:4                     900   1.5 %      800       100  1,500     2    50.0 %  no: value fits no slot
+img:4                     900   1.5 %      800       100  1,500     2    50.0 %  \
+            no: value fits no slot
 "
     );
     let unknown = HotKeyStatus { node: None, cache: None, ..hot.keys[0].clone() };
     let text = hot::hot_text(&HotStatus { keys: vec![unknown], ..hot.clone() }, Paint::none());
-    assert!(text.contains("1,500     -    50.0 %  -\nnodes, and why a key isn't cached, are known to the controller"), "{text}");
+    let hint = "1,500     -    50.0 %  -\n\
+                nodes, and why a key isn't cached, are known to the controller";
+    assert!(text.contains(hint), "{text}");
     let json = serde_json::to_string(&hot.keys[2]).unwrap();
     assert!(json.contains("\"cache\":\"value_too_large\""), "{json}");
     assert_eq!(
@@ -362,7 +367,8 @@ fn events_read_well() {
         events::events_text(&status, Paint::none()),
         "       ago  event
 2 h 30 min  start       version 0.1.0
-    65.5 s  recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), re-admit 50.0 ms
+    65.5 s  recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), \
+            re-admit 50.0 ms
     61.0 s  node        2 down
      2.0 s  error       node 2: disk\\u{1b}[2J
      1.0 s  mended      node 2
@@ -371,7 +377,9 @@ fn events_read_well() {
     );
     status.has_controller = false;
     let text = events::events_text(&status, Paint::none());
-    assert!(text.contains("\nrecoveries, snapshots and what becomes of nodes and switches are known to the controller"), "{text}");
+    let hint = "\nrecoveries, snapshots and what becomes of nodes and switches are known to the \
+                controller";
+    assert!(text.contains(hint), "{text}");
 }
 
 #[test]
@@ -398,7 +406,8 @@ fn a_sample_is_a_frame() {
     let text = top::top_text(&sample);
     let expected = "\
 rack\\u{1b}  serving  epoch 7  up 90.0 s
-requests/s  50,000: 30,000 reads, 20,000 writes; 80.0 % by the cache, 10,000 reached nodes; 412 connections
+requests/s  50,000: 30,000 reads, 20,000 writes; 80.0 % by the cache, 10,000 reached nodes; \
+            412 connections
 cached      41,000 of 65,536 keys, - wait; 12 admitted/s, - evicted/s
 
 node  state  reads/s  writes/s  cached

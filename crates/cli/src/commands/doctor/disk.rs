@@ -55,8 +55,8 @@ fn flushes(config: &RackConfig, flush: Duration) -> Check {
             MACHINE,
             "fsync",
             found,
-            "uncached writes wait for it, many at a time; a local SSD is faster, sync = \"everysec\" in [nodes] doesn't wait \
-             but loses a second with the power",
+            "uncached writes wait for it, many at a time; a local SSD is faster, \
+             sync = \"everysec\" in [nodes] doesn't wait but loses a second with the power",
         ),
         false => Check::fits(MACHINE, "fsync", found),
     }

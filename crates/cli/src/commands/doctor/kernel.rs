@@ -400,7 +400,10 @@ fn mode(facts: &Facts, interface: &Interface) -> Check {
     match interface.takes_native {
         Some(true) => Check::fits(GROUP, "XDP mode", format!("{driver}: native")),
         // A driver that can nothing says nothing.
-        None if !tells => Check::fits(GROUP, "XDP mode", format!("{driver}; this kernel doesn't tell what it can")),
+        None if !tells => {
+            let found = format!("{driver}; this kernel doesn't tell what it can");
+            Check::fits(GROUP, "XDP mode", found)
+        }
         Some(false) | None => facts.needed(
             "XDP mode",
             format!("{driver}: generic only"),

@@ -22,8 +22,8 @@ Examples:
       sudo switchback doctor --datapath xdp
       sudo switchback doctor --iface eth1
 
-Exits with 1 if something is missing that a rack needs. What is only good to have is marked and doesn't count; what the
-kernel datapath needs counts with --datapath xdp or --iface.";
+Exits with 1 if something is missing that a rack needs. What is only good to have is marked and
+doesn't count; what the kernel datapath needs counts with --datapath xdp or --iface.";
 
 /// Check this machine: what fits, what is missing, how to mend it.
 #[derive(Args, Clone, Debug)]
@@ -199,8 +199,10 @@ build
 
     #[test]
     fn ports_of_other_machines_are_none_of_this_ones() {
-        let text = "[rack]\nmetrics = '198.51.100.7:9464'\n[controller]\nlisten = '198.51.100.7:7000'\n\
-                    [[switch]]\naddress = '127.0.0.1:5357'\n[[node]]\naddress = '198.51.100.8:5400'";
+        let text = "[rack]\nmetrics = '198.51.100.7:9464'\n\
+                    [controller]\nlisten = '198.51.100.7:7000'\n\
+                    [[switch]]\naddress = '127.0.0.1:5357'\n\
+                    [[node]]\naddress = '198.51.100.8:5400'";
         let config =
             RackConfig::parse(text, "rack.toml", std::path::Path::new(""), &Overrides::default())
                 .unwrap();

@@ -275,7 +275,8 @@ impl Session {
         }
         if pulled.is_complete() {
             let (seq, expiry_ms) = (pulled.seq, pulled.expiry_ms);
-            return Some(Outcome::Value { value: &[], seq, expiry_ms }); // handle_packet() puts the value in
+            // handle_packet() puts the value in.
+            return Some(Outcome::Value { value: &[], seq, expiry_ms });
         }
         if pulled.window_done(*first, *count) {
             let State::Pulling(pulled, ..) = std::mem::take(&mut lane.state) else {

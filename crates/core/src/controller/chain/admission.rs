@@ -168,7 +168,8 @@ impl Chain {
                 continue;
             }
             if cx.directory.is_bypass(self.id) {
-                held.push((hash, id)); // admitted as soon as there is a switch: then they come again
+                // Admitted as soon as there is a switch: then they come again.
+                held.push((hash, id));
             } else if let Some(cached) = self.cache.find(&hash) {
                 if cached.stage == Stage::Clearing {
                     continue; // its old offer is being cleared; it comes again under a new one

@@ -300,9 +300,10 @@ mod tests {
         assert!(matches!(decider.write(&first, false), Verdict::Ignore));
         decider.decided(&first);
         decider.ran(&first);
-        assert!(
-            matches!(decider.write(&first, false), Verdict::Answer(Status::Ok, seq) if seq == first.seq)
-        );
+        assert!(matches!(
+            decider.write(&first, false),
+            Verdict::Answer(Status::Ok, seq) if seq == first.seq
+        ));
         decider.run(&second, Vec::new());
         decider.decided(&second);
         decider.ran(&second);
@@ -315,9 +316,10 @@ mod tests {
         let refused = write(5, flags::CONDITIONAL);
         let stored = Seq::new(1, 3);
         let verdict = decider.put_refused(&refused, KEY, stored, false);
-        assert!(
-            matches!(verdict, Verdict::Refuse { mark, told } if mark.fence == refused.seq && told == stored)
-        );
+        assert!(matches!(
+            verdict,
+            Verdict::Refuse { mark, told } if mark.fence == refused.seq && told == stored
+        ));
         assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, true), Verdict::LookUp));
         assert!(matches!(
             decider.put_refused(&write(5, 0), KEY, stored, false),

@@ -33,8 +33,9 @@ impl Shim {
         {
             // Before the epoch is looked at: a new controller's first is far below the node's own,
             // and would be ignored as an old controller's.
-            let error = "this node holds records of another rack (its hash key differs): give it its own rack's controller directory, \
-                         or, for a new rack, an empty directory";
+            let error = "this node holds records of another rack (its hash key differs): give it \
+                         its own rack's controller directory, or, for a new rack, an empty \
+                         directory";
             self.done(chain, id, Some(error.into()));
             return;
         }

@@ -63,8 +63,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> 
         }
         Some((format, _)) => {
             return Err(EngineError::Io(format!(
-                "the node's own state is of format {format}, and this program reads formats 1 to {FORMAT}: use the version of \
-                 Switchback that wrote it"
+                "the node's own state is of format {format}, and this program reads formats 1 to \
+                 {FORMAT}: use the version of Switchback that wrote it"
             )));
         }
         None => {

@@ -15,8 +15,9 @@ use crate::running::{Link, Running};
 use crate::shared::Shared;
 use std::sync::Arc;
 
-const SEVERAL: &str = "ERR a script of several keys, which no write spans, is refused; with transactions = \"batch\" in \
-     [gateway] its writes are executed one after the other, without isolation";
+const SEVERAL: &str = "ERR a script of several keys, which no write spans, is refused; with \
+     transactions = \"batch\" in [gateway] its writes are executed one after the other, without \
+     isolation";
 
 /// The place of the first key among the arguments.
 const FIRST_KEY: usize = 3;

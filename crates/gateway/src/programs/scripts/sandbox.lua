@@ -77,14 +77,17 @@ string.find = native(function(text, pattern, from, plain)
     return find(text, pattern, from, plain)
 end)
 string.rep = native(function(text, times)
-    if type(text) == 'string' and type(times) == 'number' and #text * times > host.string_bytes_max then
+    if type(text) == 'string' and type(times) == 'number'
+        and #text * times > host.string_bytes_max then
         fail('resulting string too large')
     end
     return rep(text, times)
 end)
 
 table.sort = native(function(list, comes_before)
-    if type(list) == 'table' and #list > host.sorted_max then fail('table too large to be sorted') end
+    if type(list) == 'table' and #list > host.sorted_max then
+        fail('table too large to be sorted')
+    end
     return sort(list, comes_before)
 end)
 table.insert = native(function(list, ...)
@@ -162,8 +165,8 @@ redis.call, redis.pcall = host.call, host.pcall
 
 local globals = {redis = protect(redis), _VERSION = _VERSION, gcinfo = gcinfo}
 for _, name in ipairs {
-    'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'select', 'tonumber', 'tostring',
-    'type', 'unpack',
+    'assert', 'error', 'getmetatable', 'ipairs', 'next', 'pairs', 'rawequal', 'select', 'tonumber',
+    'tostring', 'type', 'unpack',
 } do
     globals[name] = _G[name]
 end
@@ -211,7 +214,9 @@ end
 -- Bytecode can break what runs it.
 local loadstring = loadstring
 function globals.loadstring(text, name)
-    if type(text) == 'string' and sub(text, 1, 1) == '\27' then return nil, 'attempt to load bytecode' end
+    if type(text) == 'string' and sub(text, 1, 1) == '\27' then
+        return nil, 'attempt to load bytecode'
+    end
     return loadstring(text, name)
 end
 function globals.load(pieces, name)

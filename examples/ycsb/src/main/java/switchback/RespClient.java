@@ -13,14 +13,18 @@ import site.ycsb.ByteIterator;
 import site.ycsb.DB;
 import site.ycsb.Status;
 
-/** YCSB over RESP, a record in one string: for each field the lengths of name and value (4 bytes each), then both. */
+/**
+ * YCSB over RESP, a record in one string: for each field the lengths of name and value (4 bytes
+ * each), then both.
+ */
 public class RespClient extends DB {
     private Jedis jedis;
 
     @Override
     public void init() {
         var properties = getProperties();
-        jedis = new Jedis(properties.getProperty("resp.host", "127.0.0.1"), Integer.parseInt(properties.getProperty("resp.port", "6379")));
+        jedis = new Jedis(properties.getProperty("resp.host", "127.0.0.1"),
+            Integer.parseInt(properties.getProperty("resp.port", "6379")));
         if (properties.containsKey("resp.password")) {
             jedis.auth(properties.getProperty("resp.password"));
         }
@@ -39,7 +43,8 @@ public class RespClient extends DB {
         int bytes = fields.entrySet().stream()
             .mapToInt(field -> 8 + key(field.getKey()).length + field.getValue().length).sum();
         ByteBuffer record = ByteBuffer.allocate(bytes);
-        fields.forEach((name, value) -> record.putInt(key(name).length).putInt(value.length).put(key(name)).put(value));
+        fields.forEach((name, value) ->
+            record.putInt(key(name).length).putInt(value.length).put(key(name)).put(value));
         return record.array();
     }
 
@@ -61,7 +66,8 @@ public class RespClient extends DB {
     }
 
     @Override
-    public Status read(String table, String key, Set<String> wanted, Map<String, ByteIterator> result) {
+    public Status read(String table, String key, Set<String> wanted,
+            Map<String, ByteIterator> result) {
         try {
             byte[] record = jedis.get(key(key));
             if (record == null) {
@@ -88,7 +94,10 @@ public class RespClient extends DB {
         }
     }
 
-    /** An update of all fields is a write; of some, a read and a write. (-p writeallfields=true makes it a write.) */
+    /**
+     * An update of all fields is a write; of some, a read and a write. (-p writeallfields=true
+     * makes it a write.)
+     */
     @Override
     public Status update(String table, String key, Map<String, ByteIterator> values) {
         Map<String, byte[]> changed = bytes(values);

@@ -32,7 +32,8 @@ public final class Smoke {
             call.run();
             check(what, "no error", "an error");
         } catch (JedisDataException error) {
-            check(what + " names the reason: " + error.getMessage(), error.getMessage().contains(words), true);
+            String why = error.getMessage();
+            check(what + " names the reason: " + why, why.contains(words), true);
         }
     }
 
@@ -51,7 +52,8 @@ public final class Smoke {
         check("get of nothing", client.get("smoke:a"), null);
 
         check("mset", client.mset("smoke:x", "1", "smoke:y", "2"), "OK");
-        check("mget", client.mget("smoke:x", "smoke:none", "smoke:y"), Arrays.asList("1", null, "2"));
+        check("mget", client.mget("smoke:x", "smoke:none", "smoke:y"),
+            Arrays.asList("1", null, "2"));
         check("exists", client.exists("smoke:x", "smoke:none", "smoke:y"), 2L);
         Set<String> found = new HashSet<>();
         String cursor = ScanParams.SCAN_POINTER_START;
@@ -82,7 +84,8 @@ public final class Smoke {
     /** Host and port; the password, if any, in PASSWORD. */
     public static void main(String[] args) {
         for (RedisProtocol protocol : RedisProtocol.values()) {
-            var config = DefaultJedisClientConfig.builder().protocol(protocol).clientName("smoke").password(System.getenv("PASSWORD"));
+            var config = DefaultJedisClientConfig.builder().protocol(protocol).clientName("smoke")
+                .password(System.getenv("PASSWORD"));
             var address = new HostAndPort(args[0], Integer.parseInt(args[1]));
             try (JedisPooled client = new JedisPooled(address, config.build())) {
                 smoke(client);
