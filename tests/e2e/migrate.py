@@ -299,7 +299,8 @@ def following_through_kills(directory, source, resp):
 
     check("there are changes that aren't told", writers.go_on())
     writers.stop()
-    # Keys that the rack has, too: the writers have left those of key: below KEYS, and this test has the others.
+    # Keys that the rack has, too: the writers have left those of key: below KEYS, and this test has
+    # the others.
     both = sorted(theirs.keys() & ours.keys())
     strings = [key for key, kind in zip(both, theirs.pipeline([(b"TYPE", key) for key in both])) if kind == "string"]
     deleted, expired, moved, listed, changed = (strings[at::5][:100] for at in range(5))

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everyday uses of libraries (examples/clients/uses): which of the 28 work with each setting of `transactions`, and that
-# none goes wrong without saying so. Those of Node libraries need a Node for them; the others don't.
+# Everyday uses of libraries (examples/clients/uses): which of the 28 work with each setting of
+# `transactions`, and that none goes wrong without saying so. Those of Node libraries need a Node for
+# them; the others don't.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash
@@ -42,7 +43,8 @@ down() {
 }
 
 names() { sed 's/: .*//' | LC_ALL=C sort | paste -sd ';'; }
-# Runs the uses of a language's libraries: so many, of which these are refused with the setting that the rack has.
+# Runs the uses of a language's libraries, a number of them, of which these are refused with the
+# setting that the rack has.
 try() { # language, how many, setting, names
     local code
     "examples/clients/uses/$1.sh" "$host" "$port" >"$work/uses"

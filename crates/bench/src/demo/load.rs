@@ -76,8 +76,8 @@ impl Shared {
     }
 }
 
-/// Runs a workload on a rack that has no records yet, over the gateway at this address, until `look`
-/// says that it is to end. That is asked some twenty times a second.
+/// Runs a workload on a rack that has no records yet, over the gateway at this address, until
+/// `look` says that it is to end. That is asked some twenty times a second.
 ///
 /// # Errors
 /// The gateway can't be reached or breaks the protocol, or `look` fails.
@@ -202,9 +202,10 @@ struct Load<'a> {
     verifier: &'a Verifier,
     /// Of the last write.
     version: u32,
-    /// Records of which it isn't known whether the last write was done, and the audits that had begun
-    /// by then. They are only read until the next audit has ended, so that their versions still
-    /// grow: that comes after a recovery, and what a switch had under way before isn't done later.
+    /// Records of which it isn't known whether the last write was done, and the audits that had
+    /// begun by then. They are only read until the next audit has ended, so that their versions
+    /// still grow: that comes after a recovery, and what a switch had under way before isn't done
+    /// later.
     undecided: HashMap<u64, u32>,
     next: usize,
     outstanding: usize,

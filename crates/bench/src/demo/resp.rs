@@ -1,5 +1,5 @@
-//! As much of Redis' protocol (RESP2) as the demo's load speaks: commands as arrays of bulk strings,
-//! and the replies of SET and GET.
+//! As much of Redis' protocol (RESP2) as the demo's load speaks: commands as arrays of bulk
+//! strings, and the replies of SET and GET.
 
 use anyhow::{Context as _, bail};
 

@@ -15,7 +15,8 @@ const BYPASSING = "serving without a switch";
 /// What a process without the controller says of what only that one knows.
 const CONTROLLERS = [UNTOLD, "known to the controller"];
 
-/// Without a durable snapshot for longer than this, and than three periods, a chain is to be looked at.
+/// Without a durable snapshot for longer than this, and than three periods, a chain is to be looked
+/// at.
 const SNAPSHOT_AGE_SECONDS = 300;
 
 /// Whether the controller is elsewhere.
@@ -23,22 +24,30 @@ const is_untold = (status) => status.epoch === null;
 
 const of_name = (metrics, name) => metrics.filter((it) => it.name === name);
 
-/// What is looked at: its name, the alert of contrib/prometheus/switchback.rules.yml that watches for it over time, if one
-/// does, and whether it is well and what is said. `rate` is of samples between two looks; null before the second one.
+/// What is looked at: its name, the alert of contrib/prometheus/switchback.rules.yml that watches
+/// for it over time, if one does, and whether it is well and what is said. `rate` is of samples
+/// between two looks; null before the second one.
 const CHECKS = [
-  ["serves", "SwitchbackNotServing", ({ status }) => (is_untold(status) ? CONTROLLERS : [["serving", BYPASSING].includes(status.phase), `the rack is ${status.phase}`])],
+  ["serves", "SwitchbackNotServing", ({ status }) => (is_untold(status) ? CONTROLLERS
+    : [["serving", BYPASSING].includes(status.phase), `the rack is ${status.phase}`])],
   ["switch", "SwitchbackBypassing", ({ status }) => {
     if (is_untold(status)) return CONTROLLERS;
-    return status.phase === BYPASSING ? [false, "no switch serves: clients send to the nodes, nothing is cached"] : [WELL, "no chain is served by nodes alone"];
+    return status.phase === BYPASSING
+      ? [false, "no switch serves: clients send to the nodes, nothing is cached"]
+      : [WELL, "no chain is served by nodes alone"];
   }],
   ["standby", "SwitchbackNoStandby", ({ status, metrics }) => {
     if (status.shape === "embedded") return [WELL, "in one process none is needed: all parts end together"];
     if (is_untold(status)) return CONTROLLERS;
     const listed = of_name(metrics, "switchback_switch_up").length;
-    const standby = status.switches.filter((it) => it.alive && !it.active && !it.drained && !it.error).length;
+    const stands_by = (it) => it.alive && !it.active && !it.drained && !it.error;
+    const standby = status.switches.filter(stands_by).length;
     if (standby) return [WELL, `${count(standby, "switch", "es")} to take over`];
     const serving = status.switches.filter((it) => it.active).length;
-    if (listed <= serving) return [WELL, "no spare is listed: all switches serve, and the next failure of one stops what it serves"];
+    if (listed <= serving) {
+      return [WELL, "no spare is listed: all switches serve, "
+        + "and the next failure of one stops what it serves"];
+    }
     return [false, "no switch stands by: the next failure of one stops what it serves"];
   }],
   ["links", "SwitchbackSwitchRefused", ({ status }) => {
@@ -50,15 +59,27 @@ const CHECKS = [
   ["copies", "SwitchbackOneCopy", ({ chains, metrics }) => {
     if (!chains) return CONTROLLERS;
     const listed = of_name(metrics, "switchback_listed_domains")[0]?.value;
-    if (listed === undefined) return [WELL, chains.some((it) => it.preserved) ? "one switch a chain: clients protect what it tells" : "none are needed: nodes have every write"];
-    if (listed < 2) return [WELL, "all listed switches are in one failure domain: clients protect what they tell"];
+    if (listed === undefined) {
+      return [WELL, chains.some((it) => it.preserved)
+        ? "one switch a chain: clients protect what it tells"
+        : "none are needed: nodes have every write"];
+    }
+    if (listed < 2) {
+      return [WELL,
+        "all listed switches are in one failure domain: clients protect what they tell"];
+    }
     const close = chains.filter((it) => it.domains === 1);
-    return [close.length === 0, close.map((it) => `chain ${it.chain}: all switches that serve are in one failure domain of ${listed}, clients protect it`).join("; ") || "no chain's switches are all in one failure domain"];
+    const why = (it) => `chain ${it.chain}: all switches that serve are in one failure domain `
+      + `of ${listed}, clients protect it`;
+    return [close.length === 0,
+      close.map(why).join("; ") || "no chain's switches are all in one failure domain"];
   }],
   ["nodes", "SwitchbackNodeDown", ({ status }) => {
     const down = status.nodes.filter((node) => node.alive === false).map((node) => node.index);
     if (is_untold(status)) return CONTROLLERS;
-    return [down.length === 0, down.length ? `down: node ${down.join(", ")}; keys that aren't cached wait` : `all ${status.nodes.length} are up`];
+    return [down.length === 0, down.length
+      ? `down: node ${down.join(", ")}; keys that aren't cached wait`
+      : `all ${status.nodes.length} are up`];
   }],
   ["engines", "SwitchbackEngineErrors", ({ status }) => {
     const failing = status.nodes.filter((node) => node.error);
@@ -77,12 +98,24 @@ const CHECKS = [
     const { snapshots } = status;
     if (!snapshots || !chains) return CONTROLLERS;
     const periods = of_name(metrics, "switchback_snapshot_period_seconds");
-    const age_of = (chain) => of_name(metrics, "switchback_snapshot_age_seconds").find((it) => it.labels.chain === chain)?.value;
-    const late = periods.filter(({ labels, value }) => age_of(labels.chain) > Math.max(SNAPSHOT_AGE_SECONDS, 3 * value));
+    const ages = of_name(metrics, "switchback_snapshot_age_seconds");
+    const age_of = (chain) => ages.find((it) => it.labels.chain === chain)?.value;
+    const is_late = ({ labels, value }) =>
+      age_of(labels.chain) > Math.max(SNAPSHOT_AGE_SECONDS, 3 * value);
+    const late = periods.filter(is_late);
     if (snapshots.error) return [false, snapshots.error];
-    if (status.phase === "serving" && late.length) return [false, late.map(({ labels: { chain } }) => `chain ${chain}: none was durable for ${duration(age_of(chain))}`).join("; ")];
-    if (!periods.length) return [WELL, chains.some((it) => it.preserved) ? "taken only when asked for, or when clients run out of room: snapshot_period_ms is 0" : "none are taken: clients have nothing to preserve"];
-    return [WELL, `generation ${snapshots.durable_generation} and older are durable; the last took ${duration(snapshots.duration_seconds)}`];
+    if (status.phase === "serving" && late.length) {
+      const why = ({ labels: { chain } }) =>
+        `chain ${chain}: none was durable for ${duration(age_of(chain))}`;
+      return [false, late.map(why).join("; ")];
+    }
+    if (!periods.length) {
+      return [WELL, chains.some((it) => it.preserved)
+        ? "taken only when asked for, or when clients run out of room: snapshot_period_ms is 0"
+        : "none are taken: clients have nothing to preserve"];
+    }
+    return [WELL, `generation ${snapshots.durable_generation} and older are durable; `
+      + `the last took ${duration(snapshots.duration_seconds)}`];
   }],
   ["recoveries", "SwitchbackRecovered", ({ events }) => {
     const recent = events.events.filter((event) => event.kind === "recovery" && event.epoch > 1
@@ -134,8 +167,10 @@ const CHECKS = [
   ["admissions", null, ({ status }) => {
     const { control } = status;
     if (!control) return CONTROLLERS;
-    const share = control.messages_per_s_max ? control.messages_per_s / control.messages_per_s_max : 0;
-    return [share < 0.95, `${percent(share)} of the budget of control messages; waited for it ${whole(control.delays)} times`];
+    const share = control.messages_per_s_max
+      ? control.messages_per_s / control.messages_per_s_max : 0;
+    return [share < 0.95, `${percent(share)} of the budget of control messages; `
+      + `waited for it ${whole(control.delays)} times`];
   }],
 ];
 

@@ -271,8 +271,8 @@ fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &
     refuse_command(running, id, verb, ErrorKind::Command, &text);
 }
 
-/// A subcommand that is there, and not with so many arguments, where Redis leaves that to the
-/// command.
+/// A subcommand that is there, with another number of arguments than it takes, where Redis leaves
+/// that to the command.
 fn wrong_syntax(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
     let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
     let text = format!(
