@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everyday uses of libraries (examples/clients/uses): which of the 28 work with each setting of
-# `transactions`, and that none goes wrong without saying so. Those of Node libraries need a Node for
-# them; the others don't.
+# `transactions`, and that none goes wrong without saying so. Those of Node libraries need a Node
+# for them; the others don't.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=checks.bash

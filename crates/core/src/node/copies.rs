@@ -52,10 +52,11 @@ struct Copied {
     copies: BTreeMap<CopyId, CopyState>,
     /// Writes that wait until all copies are invalid.
     waiting: Vec<Write>,
-    /// Writes that the engine has.
+    /// Writes that the engine has, also those that it was given before the key had copies.
     under_way: usize,
-    /// How many writes the engine was given so far, and the number of the last one.
+    /// A number that changes when the key gets its first copy, and when the engine is given a write.
     given: u64,
+    /// The number of the last write that the engine was given since.
     last_given: Seq,
     /// What is stored is being read. It is read once at a time, so that repetitions don't add reads
     /// to an engine that is slow.
@@ -88,7 +89,7 @@ pub(super) struct Invalidation {
 pub(super) struct Refill {
     pub(super) hash: KeyHash,
     pub(super) key: Vec<u8>,
-    /// Writes before it.
+    /// That of the key then.
     given: u64,
 }
 
@@ -99,18 +100,23 @@ pub(super) struct Copies {
     keys: BTreeMap<KeyHash, Copied>,
     invalidations: Vec<Invalidation>,
     refills: Vec<Refill>,
+    /// The last number of [`Copied::given`] of any key.
+    given: u64,
 }
 
 impl Copies {
     pub(super) fn new(mechanisms: Mechanisms) -> Copies {
         let (keys, invalidations, refills) = Default::default();
-        Copies { mechanisms, keys, invalidations, refills }
+        Copies { mechanisms, keys, invalidations, refills, given: 0 }
     }
 
     /// A switch has admitted a key: the copy is empty. Of more than there are layers none is
-    /// filled.
-    pub(super) fn register(&mut self, hash: KeyHash, key: Vec<u8>, copy: CopyId) {
-        let copied = self.keys.entry(hash).or_default();
+    /// filled. `under_way`: how many writes of the key the engine has.
+    pub(super) fn register(&mut self, hash: KeyHash, key: Vec<u8>, copy: CopyId, under_way: usize) {
+        let copied = self.keys.entry(hash).or_insert_with(|| {
+            self.given += 1;
+            Copied { under_way, given: self.given, ..Copied::default() }
+        });
         copied.key = key;
         if copied.copies.len() < usize::from(LAYERS_MAX) {
             copied.copies.entry(copy).or_insert(CopyState::Invalid);
@@ -171,8 +177,9 @@ impl Copies {
     /// The engine was given a write.
     pub(super) fn begun(&mut self, header: &Header) {
         if let Some(copied) = self.keys.get_mut(&header.key_hash) {
+            self.given += 1;
             copied.under_way += 1;
-            copied.given += 1;
+            copied.given = self.given;
             copied.last_given = header.seq;
         }
     }
@@ -308,7 +315,7 @@ mod tests {
     /// A key with copies of these incarnations.
     fn with(entries: &[EntryId]) -> Copies {
         let mut copies = Copies::new(Mechanisms::ALL);
-        entries.iter().for_each(|entry| copies.register(HASH, b"key".to_vec(), copy(*entry)));
+        entries.iter().for_each(|entry| copies.register(HASH, b"key".to_vec(), copy(*entry), 0));
         copies
     }
 
@@ -374,6 +381,29 @@ mod tests {
     }
 
     #[test]
+    fn a_write_that_began_before_the_copies_does_not_end_another() {
+        let mut copies = Copies::new(Mechanisms::ALL);
+        let (before, after) = (write(6), write(7));
+        copies.begun(&before.request.header);
+        copies.register(HASH, b"key".to_vec(), copy(1), 1);
+        assert!(copies.next_refill().is_none(), "a write is under way");
+        copies.begun(&after.request.header);
+        assert_eq!(copies.ended(&before.request.header, true), None);
+        assert!(copies.next_refill().is_none(), "the other one still is");
+        assert!(copies.ended(&after.request.header, true).is_some());
+    }
+
+    #[test]
+    fn what_was_read_for_copies_that_are_gone_fills_no_others() {
+        let mut copies = with(&[1]);
+        let refill = copies.next_refill().unwrap();
+        copies.unregister(&HASH);
+        copies.begun(&write(6).request.header);
+        copies.register(HASH, b"key".to_vec(), copy(2), 1);
+        assert!(copies.refilled(&refill, Seq(5)).is_empty());
+    }
+
+    #[test]
     fn what_is_stored_is_read_once_at_a_time() {
         let mut copies = with(&[1]);
         let refill = copies.next_refill().unwrap();
@@ -422,7 +452,7 @@ mod tests {
         let mut copies = with(&[1]);
         fill(&mut copies, 5);
         assert!(copies.admits(write(6)).is_none());
-        copies.register(HASH, b"key".to_vec(), copy(2));
+        copies.register(HASH, b"key".to_vec(), copy(2), 0);
         assert_eq!(invalidations(&mut copies), [(1, 6)]);
         assert_eq!(seqs(&copies.invalidated(&HASH, copy(1), Seq(6))), [6]);
         run(&mut copies, &write(6));

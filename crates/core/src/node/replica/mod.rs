@@ -59,6 +59,11 @@ impl Replica {
         self.operations.len()
     }
 
+    /// How many writes of a key the engine has.
+    pub(super) fn puts_of(&self, hash: &KeyHash) -> usize {
+        self.operations.puts_of(hash)
+    }
+
     /// Submits an engine operation that `pending` waits for.
     pub(super) fn submit(&mut self, pending: Pending, op: impl FnOnce(OpId) -> EngineOp) -> OpId {
         self.operations.submit(pending, op)

@@ -92,6 +92,12 @@ impl Operations {
         self.pending.len()
     }
 
+    /// How many writes of a key are under way. Looks at all operations.
+    pub(super) fn puts_of(&self, hash: &KeyHash) -> usize {
+        let is_put = |pending: &Pending| matches!(pending, Pending::Put { request, .. } if request.header.key_hash == *hash);
+        self.pending.iter().filter(|(_, pending)| is_put(pending)).count()
+    }
+
     pub(super) fn submit(&mut self, pending: Pending, op: impl FnOnce(OpId) -> EngineOp) -> OpId {
         let id = self.next;
         self.next += 1;

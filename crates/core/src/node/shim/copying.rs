@@ -13,7 +13,8 @@ impl Shim {
     pub(super) fn register_copies(&mut self, copies: Vec<NamedCopy>) {
         for NamedCopy { hash, key, switch, entry } in copies {
             if self.decider.is_offered(&hash) {
-                self.copies.register(hash, key, CopyId { switch, entry });
+                let under_way = self.replica.puts_of(&hash);
+                self.copies.register(hash, key, CopyId { switch, entry }, under_way);
             }
         }
         self.tell_copies();
