@@ -16,6 +16,10 @@ options=(--singledb
     --durable --ignore-encoding --ignore-digest --tags '-needs:debug -needs:repl -cluster:skip')
 # What Switchback says of a command, or of several keys, that it refuses.
 refusals='is not supported by Switchback|no write spans|script of several keys'
+# What it says of an option that can't be set, or of a limit.
+options_and_limits='CONFIG SET failed|number of arguments for CONFIG SET|proto-max-bulk-len'
+# The test before was refused, and left its connection in MULTI.
+left_in_multi='MULTI calls can not be nested|WATCH inside MULTI|match .QUEUED.'
 list=tests/redis_suite.txt
 # A file takes up to 25 seconds on two cores.
 seconds_each=300
@@ -26,11 +30,11 @@ Usage: REDIS_SOURCE=DIR tests/redis_suite.sh [--update] [--out DIR]
 
 Runs eight test files of Redis 7.0.15 as they are against a rack on free ports in a temporary
 directory, once with `transactions = "refuse"` in rack.toml and once with "batch", about a minute
-each. Prints how many tests passed by file, and how many of the others Switchback refused by name;
-those that are left are listed as `other`. Some of these only follow from one before, which was
-refused and left its connection in MULTI. The suite leaves out tests by their tags, or whole groups,
-which count as one: what needs DEBUG, replicas, several databases, or a server that it starts
-itself.
+each. Prints how many tests passed by file, and why the others didn't: Switchback refused a command
+by its name, or named the option that can't be set or the limit; or the test follows one that was
+refused and left its connection in MULTI. Those that are left are listed as `other`. The suite
+leaves out tests by their tags, or whole groups, which count as one: what needs DEBUG, replicas,
+several databases, or a server that it starts itself.
 
 Fails if a test of tests/redis_suite.txt doesn't pass; says which pass and aren't there.
 
@@ -117,18 +121,21 @@ TOML
     port=${address##*:}
 }
 
-# Makes lines of the suite's output for one file: passed, refused, other or left out; the test's
-# name; what it said.
+# Makes lines of the suite's output for one file: passed, refused, option, follows, other or left
+# out; the test's name; what it said.
 judge() { # the output, the file
     sed 's/\x1b\[[0-9;]*m//g' "$1" |
-        LC_ALL=C awk -v OFS='\t' -v place=" in tests/$2.tcl" -v refusals="$refusals" '
+        LC_ALL=C awk -v OFS='\t' -v place=" in tests/$2.tcl" -v refusals="$refusals" \
+            -v options="$options_and_limits" -v left="$left_in_multi" '
         function finish() {
             if (name == "") return
             # Of an error that is no failed comparison the first line lacks ten characters, the
             # second one is whole.
             said = (line[2] != "" && substr(line[2], 11) == line[1]) ? line[2] : line[1]
             gsub(/[\t\r]/, " ", said)
-            print (all ~ refusals ? "refused" : "other"), name, substr(said, 1, 160)
+            why = all ~ refusals ? "refused" : all ~ options ? "option" : "other"
+            if (why == "other" && all ~ left) why = "follows"
+            print why, name, substr(said, 1, 160)
             name = ""
         }
         / The End$/ { exit } # what follows repeats the errors
@@ -206,6 +213,8 @@ table() {
             row("total", n["refuse", "passed"] + 0, n["refuse", "failed"] + 0,
                 n["batch", "passed"] + 0, n["batch", "failed"] + 0)
             pair("  refused by name", "refused")
+            pair("  option, limit", "option")
+            pair("  left in MULTI", "follows")
             pair("  other", "other")
             pair("left out by tags", "left out")
         }' "$results"
