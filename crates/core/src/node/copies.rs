@@ -54,7 +54,8 @@ struct Copied {
     waiting: Vec<Write>,
     /// Writes that the engine has, also those that it was given before the key had copies.
     under_way: usize,
-    /// A number that changes when the key gets its first copy, and when the engine is given a write.
+    /// A number that changes when the key gets its first copy, and when the engine is given a
+    /// write.
     given: u64,
     /// The number of the last write that the engine was given since.
     last_given: Seq,

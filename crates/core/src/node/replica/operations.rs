@@ -94,7 +94,10 @@ impl Operations {
 
     /// How many writes of a key are under way. Looks at all operations.
     pub(super) fn puts_of(&self, hash: &KeyHash) -> usize {
-        let is_put = |pending: &Pending| matches!(pending, Pending::Put { request, .. } if request.header.key_hash == *hash);
+        let is_put = |pending: &Pending| match pending {
+            Pending::Put { request, .. } => request.header.key_hash == *hash,
+            _ => false,
+        };
         self.pending.iter().filter(|(_, pending)| is_put(pending)).count()
     }
 
