@@ -461,7 +461,7 @@ fn pages_of_other_hosts_are_not_answered() {
 
 #[tokio::test]
 async fn other_machines_can_not_command() {
-    let pages = Pages::new(&RackConfig::default(), true).unwrap();
+    let pages = Pages::new(&RackConfig::default(), true, false).unwrap();
     for (peer, code) in [
         ("10.0.0.1:5", 403),
         ("[::ffff:10.0.0.1]:5", 403),
