@@ -25,6 +25,8 @@ enum Turn {
     Drained,
     /// The next one has to wait.
     Stalled,
+    /// A program took long: other connections have their turn before the next one.
+    Long,
     /// The connection takes no more commands.
     Over,
 }
@@ -35,6 +37,7 @@ impl Worker {
         let Some(connection) = self.running.outbox.replies.connections.get_mut(id) else { return };
         connection.in_resume = false;
         connection.stalled = false;
+        self.running.programs.begin_turn();
         let mut brought = 0;
         loop {
             match self.execute_input(id) {
@@ -42,6 +45,7 @@ impl Worker {
                 // Sending its own queued requests may be all that it waits for.
                 Turn::Stalled if self.running.settle(&mut self.link) => {}
                 Turn::Stalled => return,
+                Turn::Long => return self.running.outbox.replies.mark_resume(id),
                 Turn::Over => return self.running.outbox.replies.mark_dirty(id),
             }
             if brought >= TURN_BYTES_MAX {
@@ -96,6 +100,9 @@ impl Worker {
             }
             if !self.may_execute(connection) {
                 break Turn::Stalled;
+            }
+            if self.running.programs.took_long() {
+                break Turn::Long;
             }
             let limits = &LIMITS[usize::from(connection.authenticated)];
             match parser.next(input.unread(), limits) {

@@ -5,6 +5,7 @@ mod fake;
 
 use fake::redis::Redis;
 use fake::{Client, FakeRack, Knobs, config};
+use std::io::{Read as _, Write as _};
 use switchback_core::client::ClientConfig;
 use switchback_gateway::GatewayConfig;
 
@@ -259,4 +260,26 @@ fn a_script_whose_write_is_not_answered_is_indeterminate_and_one_that_loses_is_r
         reply.starts_with("-INDETERMINATE all writes of this transaction or script"),
         "{reply}"
     );
+}
+
+/// However many scripts a connection sends at once, others are answered between them.
+#[test]
+fn scripts_of_one_connection_do_not_hold_up_another() {
+    const SCRIPTS: usize = 100;
+    for keys in [&["1", "k"][..], &["0"]] {
+        let rack = FakeRack::default();
+        let gateway = rack.start(config());
+        let (mut busy, mut other) = (Client::connect(&gateway).0, Client::connect(&gateway));
+        // Each takes what it may, and is ended.
+        let words = [&["EVAL", "while true do end"], keys].concat();
+        let script = Client::command(&words.iter().map(|it| it.as_bytes()).collect::<Vec<_>>());
+        busy.write_all(&script.repeat(SCRIPTS)).unwrap();
+        busy.read_exact(&mut [0]).unwrap(); // The first is answered.
+        assert_eq!(other.ask("PING"), "+PONG\r\n");
+        busy.set_nonblocking(true).unwrap();
+        let mut answered = vec![0; 1 << 20];
+        let bytes = busy.read(&mut answered).unwrap_or(0);
+        let errors = answered[..bytes].iter().filter(|byte| **byte == b'\n').count();
+        assert!(errors < SCRIPTS, "all {SCRIPTS} are answered before another connection");
+    }
 }

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 /// Of the processor: what the system gives to others meanwhile doesn't count.
 pub(crate) const PROGRAM_MS_MAX: u64 = 5;
 
+/// How long a program may take before its connection's turn ends with it.
+const TURN_MAX: Duration = Duration::from_millis(1);
+
 /// Checks before time counts: most programs end before, and need not ask the system for it.
 const FREE_CHECKS: u32 = 8;
 
@@ -36,6 +39,13 @@ impl Budget {
             return Ok(());
         }
         Err(Failure::TooSlow(PROGRAM_MS_MAX))
+    }
+}
+
+impl Budget {
+    /// Whether other connections are to have their turn after the program.
+    pub(crate) fn is_long(&self) -> bool {
+        self.begin.is_some_and(|(begin, _)| begin.elapsed() >= TURN_MAX)
     }
 }
 

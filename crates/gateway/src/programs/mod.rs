@@ -86,6 +86,8 @@ pub(crate) struct Programs {
     engine: Option<Engine>,
     sources: Arc<Sources>,
     reply_bytes_max: usize,
+    /// A program since the turn began took long.
+    took_long: bool,
 }
 
 impl Programs {
@@ -95,7 +97,18 @@ impl Programs {
             engine: None,
             sources: Arc::clone(&shared.scripts),
             reply_bytes_max: shared.config.output_bytes_hard,
+            took_long: false,
         }
+    }
+
+    /// A connection's turn begins.
+    pub(crate) fn begin_turn(&mut self) {
+        self.took_long = false;
+    }
+
+    /// Whether a program since then took long: the turn is to end.
+    pub(crate) fn took_long(&self) -> bool {
+        self.took_long
     }
 
     fn host(&self) -> MutexGuard<'_, Host> {
@@ -189,6 +202,13 @@ impl Programs {
     }
 
     fn run_on_copies(&mut self, program: &mut Program) -> Result<(), Failure> {
+        let result = self.run_whole(program);
+        let is_long = self.host().budget.is_long();
+        self.took_long |= is_long;
+        result
+    }
+
+    fn run_whole(&mut self, program: &mut Program) -> Result<(), Failure> {
         let Program { what, reply, resp3, .. } = program;
         reply.clear();
         match what {
