@@ -335,6 +335,23 @@ def following_through_kills(directory, source, resp):
     check("the source's setting is what it was before the kills", setting() == b"", setting())
 
 
+def changes_are_told_no_more(directory, source, resp):
+    """Something else takes the source's notifications away: the import ends, since it may miss changes."""
+    urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
+    following = start_import(directory, *urls, "--follow")
+    check("an import follows", eventually(lambda: stage(directory) == ("whole", False)))
+    Client(source).run("CONFIG", "SET", "notify-keyspace-events", "")
+    _, err = following.communicate(timeout=60)
+    check("it ends with an error once it isn't told any more",
+          following.returncode == 1 and "changes may be missed" in err, err)
+    before = Path(directory, STATE).read_text()
+    other = run(directory, "import", *urls, "--match", "key:1*")
+    check("another import leaves its file alone",
+          other.returncode == 1 and "is of another import" in other.stderr, other.stderr)
+    check("byte for byte", Path(directory, STATE).read_text() == before)
+    Path(directory, STATE).unlink()
+
+
 def deleting(directory, source, resp):
     """What a plain import deletes, through a kill."""
     urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
@@ -379,9 +396,8 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     before = content(source)
 
     urls = ["--from", f"redis://{source}", "--to", f"redis://{resp}"]
-    killed = kill_midway(f"{directory}/{STATE}", lambda: Client(resp).run("FLUSHALL"),
-                         "import", *urls, "--batch", "50", cwd=directory)
-    check("an import is killed in the midst", killed)
+    said = killed_at(directory, ("copying", True), *urls, "--batch", "50")
+    check("an import is killed in the midst", said == "", said)
     partly = len(content(resp))
     check("it has copied some", 0 < partly < len(before), partly)
     done = run(directory, "import", *urls)
@@ -430,6 +446,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     check("the source's setting is what it was", setting[1] == b"", setting)
 
     following_through_kills(directory, source, resp)
+    changes_are_told_no_more(directory, source, resp)
     deleting(directory, source, resp)
 
     export = ["export", "--from", f"redis://{resp}", "--to", "dump.rdb"]

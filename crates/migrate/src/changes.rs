@@ -99,19 +99,32 @@ const LOST: &str = "the source has ended the subscription to its changes, so som
 
 const SETTING: &str = "notify-keyspace-events";
 
-/// Has the source tell of changes; what its notifications were set to, if that was changed.
-pub(crate) fn enable(source: &mut Connection) -> anyhow::Result<Option<String>> {
+/// What a source's notifications are set to.
+pub(crate) fn setting(source: &mut Connection) -> anyhow::Result<String> {
     let found: Vec<String> = cmd("CONFIG").arg("GET").arg(SETTING).query(source)?;
-    let [_, before] = &found[..] else {
-        bail!("the source has no {SETTING}, so --follow can't know what it changes");
-    };
-    if before.contains('E') && before.contains('A') {
-        return Ok(None);
+    match <[String; 2]>::try_from(found) {
+        Ok([_, setting]) => Ok(setting),
+        Err(_) => bail!("the source has no {SETTING}, so --follow can't know what it changes"),
     }
-    let mut wanted = before.clone();
-    wanted.extend(WANTED.chars().filter(|flag| !before.contains(*flag)));
-    set(source, &wanted)?;
-    Ok(Some(before.clone()))
+}
+
+/// What notifications have to be set to so that a source tells of changes, if that is another
+/// setting than this.
+pub(crate) fn wanted(setting: &str) -> Option<String> {
+    let missing = || WANTED.chars().filter(|flag| !setting.contains(*flag));
+    missing().next()?;
+    Some(setting.chars().chain(missing()).collect())
+}
+
+/// Fails if a source doesn't tell of all changes any more.
+pub(crate) fn check(source: &mut Connection) -> anyhow::Result<()> {
+    let setting = setting(source)?;
+    ensure!(
+        wanted(&setting).is_none(),
+        "{SETTING} of the source was set to \"{setting}\" meanwhile, so changes may be missed; \
+         begin again"
+    );
+    Ok(())
 }
 
 /// Sets the source's notifications.

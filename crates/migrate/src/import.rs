@@ -7,7 +7,7 @@ mod tests;
 use crate::changes::{self, Changes};
 use crate::progress;
 use crate::server::{self, Certificates, Found, Record, Server};
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use redis::{Connection, Pipeline, RedisError, pipe};
 use state::{Progress, Stage};
@@ -21,6 +21,8 @@ use switchback_terminal::count;
 /// before each time. A switch that dies is replaced meanwhile.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(500);
+/// How often the source is asked whether it still tells of changes.
+const CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// How long a gateway may still be about what a run that was killed has sent it: somewhat more than
 /// its usual deadline (`deadline_ms`).
 const UNDER_WAY: Duration = Duration::from_secs(6);
@@ -34,7 +36,8 @@ const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
                   switchback import --from redis://10.0.0.5:6379/0 --follow    # until Ctrl-C\n  \
                   switchback import --from redis://10.0.0.5:6379/0 --follow --delete    # once more, after a crash\n  \
                   switchback import --from rediss://:secret@redis.example:6380 --cacert ca.crt\n\n\
-                  It goes on where it was after a crash. docs/run/migrate.md says how to \
+                  After a crash the same command goes on where it was, or with --follow \
+                  begins again with the first key. docs/run/migrate.md says how to \
                   move a program that runs.")]
 pub struct ImportArgs {
     /// Where the records are: redis[s]://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
@@ -97,7 +100,14 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
         follows: args.follow,
         ..Progress::default()
     };
-    let (mut done, said) = this.after(progress::load(&args.state)?, args.delete);
+    let earlier = progress::load(&args.state)?;
+    if let Some(earlier) = earlier.as_ref().filter(|earlier| !this.is_as(earlier)) {
+        let file = args.state.display();
+        bail!("{file} is of another import, {earlier}: give --state another file, or remove it");
+    }
+    let (mut done, said) = this.after(earlier, args.delete);
+    // One that is killed in the midst of its first writes is known to the next one.
+    progress::store(&args.state, &done)?;
     let mut copier = Copier::new(from, to, &done, signals);
     if let Some(said) = said {
         eprintln!("{said} ({})", args.state.display());
@@ -122,7 +132,8 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
         eprintln!("stopped before the end; the same command {how} ({})", args.state.display());
         return Ok(ExitCode::FAILURE);
     }
-    forget(&args.state);
+    std::fs::remove_file(&args.state)
+        .with_context(|| format!("{} can't be removed", args.state.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -186,8 +197,13 @@ impl Copier<'_> {
         if !args.follow {
             return self.copy_keys(args, done, None);
         }
-        done.notifications = changes::enable(&mut self.from)?.or(done.notifications.take());
-        progress::store(&args.state, done)?;
+        let before = changes::setting(&mut self.from)?;
+        if let Some(wanted) = changes::wanted(&before) {
+            // Before it is set, so that it is known if this ends in between.
+            done.notifications = Some(before);
+            progress::store(&args.state, done)?;
+            changes::set(&mut self.from, &wanted)?;
+        }
         let mut changes = Changes::watch(source.connect()?, source.database())?;
         self.copy_keys(args, done, Some(&mut changes))
     }
@@ -199,6 +215,7 @@ impl Copier<'_> {
         mut changes: Option<&mut Changes>,
     ) -> anyhow::Result<bool> {
         let bar = progress::bar();
+        let mut checked = Instant::now();
         loop {
             let stops = self.must_stop();
             if stops && done.stage != Stage::Whole {
@@ -206,9 +223,7 @@ impl Copier<'_> {
             }
             if done.stage != Stage::Whole {
                 self.copy_or_delete_some(args, done)?;
-                if done.stage != Stage::Whole || args.follow {
-                    progress::store(&args.state, done)?;
-                }
+                progress::store(&args.state, done)?;
             }
             let how = match done.stage {
                 Stage::Copying => "copying",
@@ -225,6 +240,10 @@ impl Copier<'_> {
             };
             if stops {
                 self.copy_rest(args, changes)?;
+            }
+            if stops || checked.elapsed() > CHECK_PERIOD {
+                changes::check(&mut self.from)?;
+                checked = Instant::now();
             }
             let changed = changes.take()?;
             for keys in changed.chunks(usize::from(args.batch)) {
@@ -401,9 +420,4 @@ impl Copier<'_> {
 /// Whether the command may be sent again.
 fn is_passing(error: &RedisError) -> bool {
     AGAIN.contains(&error.code().unwrap_or_default())
-}
-
-/// The state isn't needed any more; one that stays only says what was done.
-fn forget(state: &std::path::Path) {
-    let _ = std::fs::remove_file(state);
 }

@@ -1,6 +1,7 @@
 //! How far an import is, and where one begins that finds what an earlier one has left.
 
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use switchback_terminal::{count, grouped};
 
 /// What an import does with all keys, one after the other.
@@ -44,16 +45,19 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Where this import, which has done nothing yet, begins beside an earlier one, and what to say
-    /// about that.
+    /// Whether an earlier import had the same source, target and pattern.
+    pub(super) fn is_as(&self, earlier: &Progress) -> bool {
+        earlier.what == self.what && !differ(&earlier.to, &self.to)
+    }
+
+    /// Where this import, which has done nothing yet, begins after an earlier one of the same, and
+    /// what to say about that.
     pub(super) fn after(
         self,
         earlier: Option<Progress>,
         deletes: bool,
     ) -> (Progress, Option<String>) {
-        let is_same =
-            |earlier: &Progress| earlier.what == self.what && !differ(&earlier.to, &self.to);
-        let Some(earlier) = earlier.filter(is_same) else { return (self, None) };
+        let Some(earlier) = earlier else { return (self, None) };
         match self.why_not_on_from(&earlier, deletes) {
             Some(why) => {
                 let said = earlier.begun_anew(why, deletes);
@@ -75,6 +79,9 @@ impl Progress {
         }
         if differ(&earlier.source_run, &self.source_run) {
             return Some("the source was started anew in between");
+        }
+        if earlier.stage == Stage::Whole {
+            return Some("that one had come to its end");
         }
         let has_copied_all = earlier.stage != Stage::Copying;
         (has_copied_all && !deletes).then_some("that one had copied all, and was deleting")
@@ -111,6 +118,14 @@ impl Progress {
                 _ => Stage::Whole,
             };
         }
+    }
+}
+
+impl fmt::Display for Progress {
+    /// What is copied where.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.what.strip_suffix(" None").unwrap_or(&self.what))?;
+        self.to.iter().try_for_each(|to| write!(f, " to {to}"))
     }
 }
 
@@ -161,13 +176,25 @@ mod tests {
     }
 
     #[test]
-    fn another_import_begins_with_the_first_key() {
+    fn another_import_is_told_apart() {
         let earlier = Progress { cursor: 7, ..import("a") };
+        assert!(import("b").is_as(&earlier));
         for other in [
             Progress { what: "source:6379/1 None".into(), ..import("a") },
             Progress { to: Some("gateway:6381".into()), ..import("a") },
         ] {
-            assert_eq!(other.clone().after(Some(earlier.clone()), true), (other, None));
+            assert!(!other.is_as(&earlier));
+        }
+        assert_eq!(earlier.to_string(), "source:6379/0 to gateway:6380");
+    }
+
+    #[test]
+    fn one_that_had_come_to_its_end_is_begun_anew() {
+        let earlier = Progress { stage: Stage::Whole, copied: 2, ..import("a") };
+        for deletes in [false, true] {
+            let (done, said) = begin(import("a"), earlier.clone(), deletes);
+            assert_eq!(done, import("a"));
+            assert!(said.contains("that one had come to its end"), "{said}");
         }
     }
 
