@@ -112,11 +112,17 @@ impl Copies {
     }
 
     /// A switch has admitted a key: the copy is empty. Of more than there are layers none is
-    /// filled. `under_way`: how many writes of the key the engine has.
-    pub(super) fn register(&mut self, hash: KeyHash, key: Vec<u8>, copy: CopyId, under_way: usize) {
+    /// filled. `under_way` says how many writes of the key the engine has.
+    pub(super) fn register(
+        &mut self,
+        hash: KeyHash,
+        key: Vec<u8>,
+        copy: CopyId,
+        under_way: impl FnOnce() -> usize,
+    ) {
         let copied = self.keys.entry(hash).or_insert_with(|| {
             self.given += 1;
-            Copied { under_way, given: self.given, ..Copied::default() }
+            Copied { under_way: under_way(), given: self.given, ..Copied::default() }
         });
         copied.key = key;
         if copied.copies.len() < usize::from(LAYERS_MAX) {
@@ -316,7 +322,7 @@ mod tests {
     /// A key with copies of these incarnations.
     fn with(entries: &[EntryId]) -> Copies {
         let mut copies = Copies::new(Mechanisms::ALL);
-        entries.iter().for_each(|entry| copies.register(HASH, b"key".to_vec(), copy(*entry), 0));
+        entries.iter().for_each(|entry| copies.register(HASH, b"key".to_vec(), copy(*entry), || 0));
         copies
     }
 
@@ -386,7 +392,7 @@ mod tests {
         let mut copies = Copies::new(Mechanisms::ALL);
         let (before, after) = (write(6), write(7));
         copies.begun(&before.request.header);
-        copies.register(HASH, b"key".to_vec(), copy(1), 1);
+        copies.register(HASH, b"key".to_vec(), copy(1), || 1);
         assert!(copies.next_refill().is_none(), "a write is under way");
         copies.begun(&after.request.header);
         assert_eq!(copies.ended(&before.request.header, true), None);
@@ -400,7 +406,7 @@ mod tests {
         let refill = copies.next_refill().unwrap();
         copies.unregister(&HASH);
         copies.begun(&write(6).request.header);
-        copies.register(HASH, b"key".to_vec(), copy(2), 1);
+        copies.register(HASH, b"key".to_vec(), copy(2), || 1);
         assert!(copies.refilled(&refill, Seq(5)).is_empty());
     }
 
@@ -453,7 +459,7 @@ mod tests {
         let mut copies = with(&[1]);
         fill(&mut copies, 5);
         assert!(copies.admits(write(6)).is_none());
-        copies.register(HASH, b"key".to_vec(), copy(2), 0);
+        copies.register(HASH, b"key".to_vec(), copy(2), || 0);
         assert_eq!(invalidations(&mut copies), [(1, 6)]);
         assert_eq!(seqs(&copies.invalidated(&HASH, copy(1), Seq(6))), [6]);
         run(&mut copies, &write(6));

@@ -13,7 +13,7 @@ impl Shim {
     pub(super) fn register_copies(&mut self, copies: Vec<NamedCopy>) {
         for NamedCopy { hash, key, switch, entry } in copies {
             if self.decider.is_offered(&hash) {
-                let under_way = self.replica.puts_of(&hash);
+                let under_way = || self.replica.puts_of(&hash);
                 self.copies.register(hash, key, CopyId { switch, entry }, under_way);
             }
         }
