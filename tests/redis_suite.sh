@@ -19,7 +19,7 @@ refusals='is not supported by Switchback|no write spans|script of several keys'
 # What it says of an option that can't be set, or of a limit.
 options_and_limits='CONFIG SET failed|number of arguments for CONFIG SET|proto-max-bulk-len'
 # The test before was refused, and left its connection in MULTI.
-left_in_multi='MULTI calls can not be nested|WATCH inside MULTI|match .QUEUED.'
+left_in_multi="MULTI calls can not be nested|WATCH inside MULTI|'OK' to equal or match 'QUEUED'"
 list=tests/redis_suite.txt
 # A file takes up to 25 seconds on two cores.
 seconds_each=300
