@@ -335,10 +335,10 @@ def other_nodes_are_tried(browser):
           rows())
 
 
-def axe_finds_nothing(browser):
+def axe_finds_nothing(browser, pages=PAGES):
     for scheme in ["light", "dark"]:
         browser.colours(scheme)
-        for page in PAGES:
+        for page in pages:
             browser.go(page)
             eventually(lambda: "asking" not in browser.text()
                        and "waiting for the first" not in browser.text())
@@ -486,11 +486,23 @@ def the_demo_has_a_button(directory):
         is_load = lambda: any(row[0].startswith("user") for row in browser.rows("Hottest keys"))
         check("its load's keys are shown", eventually(is_load), browser.rows("Hottest keys"))
         button = "//button[starts-with(text(), 'Kill the switch that serves')]"
-        eventually(lambda: browser.driver.find_elements(By.XPATH, button))
-        browser.driver.find_element(By.XPATH, button).click()
+        check("there is a button", eventually(lambda: browser.driver.find_elements(By.XPATH, button)))
+        axe_finds_nothing(browser, ["rack"])
+        at_button = lambda: browser.focused().text.startswith("Kill the switch")
+        for _ in range(40):
+            if at_button():
+                break
+            browser.press(Keys.TAB)
+        check("the keyboard reaches it", at_button())
+        browser.press(Keys.ENTER)
         check("the button kills the switch", demo.shows(r"kill -9 of switch \d"), demo.shown)
         check("the page says what comes", eventually(lambda: "asked to kill it" in browser.text("p[role=status]")))
         check("and nothing is lost", demo.shows("records read once more: nothing lost"), demo.shown)
+        browser.read_logs()
+        inside = ("data:", "about:", "chrome:", f"{origin}/")
+        outside = [url for url in browser.requests if not url.startswith(inside)]
+        check("no request of the demo's page leaves the origin", not outside, outside)
+        check("no script of it fails", not browser.errors, browser.errors)
     finally:
         if browser:
             browser.close()

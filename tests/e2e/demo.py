@@ -50,6 +50,19 @@ def without_a_terminal(data):
     check("records were read after each kill", len(records) == 2 and "0" not in records, out)
     check("it ends with what was lost", out.endswith("\nnothing lost\n"), out)
     check("its processes and files are gone", is_clean(data), parts(data))
+    ended = subprocess.Popen(
+        [PROGRAM, "demo", "--headless", "--kills", "500"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TMPDIR": data},
+    )
+    first = ended.stdout.readline()
+    ended.terminate()
+    out, err = ended.communicate()
+    check("one that is ended before its kills fails", ended.returncode == 1, f"{first}{out}{err}")
+    check("and says so", "of 500 kills" in err, err)
     refused = subprocess.run([PROGRAM, "demo"], capture_output=True, text=True,
                              stdin=subprocess.DEVNULL)
     check("on no terminal it says what to give",

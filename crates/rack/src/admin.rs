@@ -791,7 +791,7 @@ async fn snapshot(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, move || shared.admin.snapshot()).await
+    command(&pages, peer, &headers, "snapshot", move || shared.admin.snapshot()).await
 }
 
 async fn backup(State(shared): State<Shared>) -> Result<Response, Response> {
@@ -804,7 +804,7 @@ async fn back_up(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, move || shared.admin.back_up()).await
+    command(&pages, peer, &headers, "backup", move || shared.admin.back_up()).await
 }
 
 async fn drain(
@@ -818,7 +818,7 @@ async fn drain(
         shared.observer.drained(&result);
         Ok(result)
     };
-    command(&pages, peer, &headers, work).await
+    command(&pages, peer, &headers, "drain", work).await
 }
 
 async fn kill_switch(
@@ -827,7 +827,7 @@ async fn kill_switch(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, move || shared.admin.kill_switch()).await
+    command(&pages, peer, &headers, "demo/kill", move || shared.admin.kill_switch()).await
 }
 
 #[derive(Deserialize)]
@@ -843,7 +843,10 @@ async fn drain_switch(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, move || shared.admin.drain_switch(switch, spare)).await
+    command(&pages, peer, &headers, "switch drain", move || {
+        shared.admin.drain_switch(switch, spare)
+    })
+    .await
 }
 
 async fn add_switch(
@@ -853,7 +856,7 @@ async fn add_switch(
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, move || shared.admin.add_switch(switch)).await
+    command(&pages, peer, &headers, "switch add", move || shared.admin.add_switch(switch)).await
 }
 
 /// Commands are taken from this machine's programs, not from others; of web pages that a browser
@@ -862,6 +865,7 @@ async fn command<T: Serialize + Send + 'static>(
     pages: &Pages,
     peer: SocketAddr,
     headers: &HeaderMap,
+    name: &'static str,
     work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
 ) -> Result<Response, Response> {
     let refuse = |why: &'static str| (StatusCode::FORBIDDEN, why).into_response();
@@ -872,7 +876,7 @@ async fn command<T: Serialize + Send + 'static>(
     }
     if headers.contains_key(header::ORIGIN) {
         pages.may_command(headers).map_err(refuse)?;
-        tracing::info!(%peer, "the console sent a command");
+        tracing::info!(%peer, name, "the console sent a command");
     }
     Ok(answer(blocking(work).await?))
 }

@@ -3,7 +3,9 @@
 //!
 //! Redis' protocol tells no versions, so the load gives each write its own ([`Stamp`]). A record is
 //! written over one connection only, which a gateway answers in order: the versions of a record
-//! grow with its writes, and the verifier's checks hold as for sessions.
+//! grow with its writes, and the verifier's checks hold as for sessions. That takes for granted
+//! that no write whose outcome isn't known is done after later ones of its record. What a switch
+//! had under way isn't, once another epoch has begun.
 
 use super::resp::{Replies, Reply, command};
 use crate::verify::{Known, Verdict, Verifier};
@@ -253,11 +255,11 @@ impl<'a> Load<'a> {
         }
         // An audit that is under way is part of the reads at the end.
         self.sweep = None;
-        while self.outstanding > 0 {
+        let until = Instant::now() + SWEEP;
+        while self.outstanding > 0 && Instant::now() < until {
             self.exchange(shared)?;
         }
         self.begin_sweep();
-        let until = Instant::now() + SWEEP;
         while self.sweep.as_ref().is_some_and(|sweep| !sweep.is_over()) && Instant::now() < until {
             while self.outstanding < OUTSTANDING && self.begin_sweeping_read() {}
             self.exchange(shared)?;

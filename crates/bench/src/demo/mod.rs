@@ -70,7 +70,7 @@ pub struct DemoArgs {
 }
 
 /// Runs the demo with `program`, which is this one. A signal ends it as `q` does. The exit code is
-/// a failure if anything was lost.
+/// a failure if anything was lost, or not all kills were done that were asked for.
 ///
 /// # Errors
 /// A part doesn't start, ends unasked, or no switch takes over.
@@ -83,7 +83,7 @@ pub fn run(args: &DemoArgs, program: &Path, signals: &Receiver<i32>) -> anyhow::
     let mut rack = DemoRack::start(program)?;
     let mut screen = if args.headless { Screen::lines() } else { Screen::board()? };
     let called = std::env::args().next().unwrap_or_else(|| "switchback".to_owned());
-    screen.say(&text::introduction(&rack, &called))?;
+    screen.say(&text::introduction(&rack, &called)?)?;
     let gateway = rack.resp();
     let mut demo = Demo {
         script: Script::new(args.headless.then_some(args.kills)),
@@ -98,7 +98,11 @@ pub fn run(args: &DemoArgs, program: &Path, signals: &Receiver<i32>) -> anyhow::
     screen.end();
     screen.say(&text::summary(&done, &recoveries, screen.paint()))?;
     drop(rack);
-    Ok(if is_all_there(&done) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_done = !args.headless || recoveries.len() >= args.kills as usize;
+    if !is_done {
+        error(&format!("it was ended after {} of {} kills", recoveries.len(), args.kills));
+    }
+    Ok(if is_all_there(&done) && is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Whether every answer was right, and every record could be read at the end.

@@ -204,10 +204,10 @@ impl DemoRack {
     }
 
     /// The console, with the token that its commands need.
-    pub(super) fn console(&self) -> String {
+    pub(super) fn console(&self) -> anyhow::Result<String> {
         let file = self.config.controller.data.join("console-token");
-        let token = std::fs::read_to_string(file).unwrap_or_default();
-        format!("http://{}/#t={}", self.metrics(), token.trim_end())
+        let token = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        Ok(format!("http://{}/#t={}", self.metrics(), token.trim_end()))
     }
 
     /// Where its files are until it ends.

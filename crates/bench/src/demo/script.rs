@@ -116,6 +116,8 @@ impl Script {
         };
         if sight.wish == Some(Wish::Kill) && acts.is_empty() {
             let why = match self.stage {
+                Stage::Calm if self.wanted.is_some() => "kills come by themselves",
+                Stage::Calm if serving(sight.status).is_none() => "no switch serves",
                 Stage::Calm => "no switch stands by yet",
                 _ => "the last kill isn't dealt with yet",
             };

@@ -26,7 +26,7 @@ fn counted(number: u64, what: &str) -> String {
 }
 
 /// What there is, and where.
-pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
+pub(super) fn introduction(rack: &DemoRack, program: &str) -> anyhow::Result<String> {
     let (resp, metrics) = (rack.resp(), rack.metrics());
     let mut text = format!(
         "A rack of {} processes: a switch that serves, one that stands by, {NODES} nodes that \
@@ -47,13 +47,13 @@ pub(super) fn introduction(rack: &DemoRack, program: &str) -> String {
         ),
         (format!("{program} ctl status --metrics {metrics}"), "who answers, what is cached"),
         (format!("curl http://{metrics}/metrics"), "for Prometheus"),
-        (rack.console(), "the console, in a browser: see the rack, and kill its switch"),
+        (rack.console()?, "the console, in a browser: see the rack, and kill its switch"),
     ];
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or(0);
     for (command, what) in commands {
         let _infallible = writeln!(text, "  {command:<width$}   {what}");
     }
-    text
+    Ok(text)
 }
 
 /// An event, in a line or two.
@@ -207,7 +207,7 @@ impl Board<'_> {
             wrong => paint.text(Style::Red, &format!("{} WRONG", whole(wrong))),
         };
         let mut text = format!(
-            "\n  {} operations/s   {hits} by the switch   {} answers verified, {wrong}\n  {}\n\n",
+            "\n  {} operations/s   {hits} not by nodes   {} answers verified, {wrong}\n  {}\n\n",
             paint.text(Style::Bold, &grouped(ops)),
             whole(verdict.verified),
             self.loads.drawn()

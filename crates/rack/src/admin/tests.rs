@@ -139,6 +139,8 @@ fn everything_can_be_asked() {
     let elsewhere = (501, "this process has no controller\n".into());
     assert_eq!(exchange(&server, "GET /partitions", ""), elsewhere);
     assert_eq!(exchange(&server, "GET /healthz", ""), (200, "serving\n".into()));
+    let no_demo = (501, "this process is no demo's\n".into());
+    assert_eq!(exchange(&server, "POST /demo/kill", ""), no_demo);
     assert_eq!(exchange(&server, "GET /nonsense", "").0, 404);
 }
 
@@ -468,9 +470,10 @@ async fn other_machines_can_not_command() {
         ("[::ffff:127.0.0.1]:5", 200),
         ("[::1]:5", 200),
     ] {
-        let answer =
-            command(&pages, peer.parse().unwrap(), &HeaderMap::new(), || Ok::<_, AdminError>(1))
-                .await;
+        let answer = command(&pages, peer.parse().unwrap(), &HeaderMap::new(), "x", || {
+            Ok::<_, AdminError>(1)
+        })
+        .await;
         assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
     }
 }
