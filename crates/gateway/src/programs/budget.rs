@@ -40,9 +40,7 @@ impl Budget {
         }
         Err(Failure::TooSlow(PROGRAM_MS_MAX))
     }
-}
 
-impl Budget {
     /// Whether other connections are to have their turn after the program.
     pub(crate) fn is_long(&self) -> bool {
         self.begin.is_some_and(|(begin, _)| begin.elapsed() >= TURN_MAX)
