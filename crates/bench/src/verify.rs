@@ -98,7 +98,7 @@ impl fmt::Display for Mismatch {
 
 /// The results of the checks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Verdict {
+pub struct Verification {
     /// Answers that were checked.
     pub verified: u64,
     /// Answers with a fault.
@@ -124,7 +124,7 @@ pub struct Verifier {
     lengths: Lengths,
     /// Versions that each writer has begun to write, by writer.
     begun: Vec<AtomicU32>,
-    verdict: Mutex<Verdict>,
+    verification: Mutex<Verification>,
     verified: AtomicU64,
     unchecked: AtomicU64,
     swept: AtomicU64,
@@ -179,7 +179,7 @@ impl Verifier {
             preloaded,
             lengths,
             begun: (0..=writers).map(|_| AtomicU32::new(0)).collect(),
-            verdict: Mutex::default(),
+            verification: Mutex::default(),
             verified: AtomicU64::new(0),
             unchecked: AtomicU64::new(0),
             swept: AtomicU64::new(0),
@@ -321,11 +321,11 @@ impl Verifier {
     }
 
     fn mismatch(&self, fault: Fault, index: u64, seq: Seq, known: Known, value: Option<String>) {
-        let mut verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
-        verdict.mismatches += 1;
-        *verdict.faults.entry(fault).or_default() += 1;
-        if verdict.examples.len() < EXAMPLES_MAX {
-            verdict.examples.push(Mismatch {
+        let mut verification = self.verification.lock().unwrap_or_else(PoisonError::into_inner);
+        verification.mismatches += 1;
+        *verification.faults.entry(fault).or_default() += 1;
+        if verification.examples.len() < EXAMPLES_MAX {
+            verification.examples.push(Mismatch {
                 fault,
                 index,
                 seq: seq.0,
@@ -353,13 +353,13 @@ impl Verifier {
     }
 
     /// The results so far.
-    pub fn verdict(&self) -> Verdict {
-        let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Verdict {
+    pub fn verification(&self) -> Verification {
+        let verification = self.verification.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Verification {
             verified: self.verified.load(Ordering::Relaxed),
             unchecked: self.unchecked.load(Ordering::Relaxed),
             swept: self.swept.load(Ordering::Relaxed),
-            ..verdict
+            ..verification
         }
     }
 }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     fn faults(table: &Verifier) -> Vec<Fault> {
-        table.verdict().faults.into_keys().collect()
+        table.verification().faults.into_keys().collect()
     }
 
     #[test]
@@ -416,11 +416,11 @@ mod tests {
         // Conditional writes: one in time, one too late.
         table.written(stamp(11, 4), table.known(11), Some(Seq::NONE), Seq::new(2, 2));
         table.refused(5, table.known(5), Some(Seq::new(1, 9)), Seq::new(2, 1));
-        let verdict = table.verdict();
+        let verification = table.verification();
         assert_eq!(
-            (verdict.mismatches, verdict.verified, verdict.unchecked),
+            (verification.mismatches, verification.verified, verification.unchecked),
             (0, 9, 0),
-            "{verdict:?}"
+            "{verification:?}"
         );
     }
 
@@ -512,7 +512,7 @@ mod tests {
             preloaded.write_value(lengths.of(index), &mut value);
             table.read(index, table.known(index), Seq::new(0, 1), &value);
         }
-        assert_eq!(table.verdict().mismatches, 0, "{:?}", table.verdict().examples);
+        assert_eq!(table.verification().mismatches, 0, "{:?}", table.verification().examples);
         let mut value = Vec::new();
         stamp(3, 0).write_value(lengths.of(4), &mut value);
         table.read(3, table.known(3), Seq::new(0, 1), &value);
@@ -525,7 +525,7 @@ mod tests {
         table.begin_write(stamp(CHUNK * CHUNKS, 2));
         table.written(stamp(CHUNK * CHUNKS, 2), table.known(CHUNK * CHUNKS), None, Seq::new(1, 1));
         table.written(stamp(4, 2), table.known(4), None, Seq::new(5000, 1));
-        assert_eq!((table.verdict().unchecked, table.verdict().mismatches), (2, 0));
+        assert_eq!((table.verification().unchecked, table.verification().mismatches), (2, 0));
     }
 
     #[test]

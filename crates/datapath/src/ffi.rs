@@ -30,7 +30,7 @@ pub(crate) struct Config {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct RawVerdict {
     pub(crate) kind: u8,
     pub(crate) reason: u8,
     pub(crate) count: u8,
@@ -145,12 +145,17 @@ unsafe extern "C" {
     fn switchback_process(
         handle: *mut Opaque,
         items: *const Item<'_>,
-        verdicts: *mut Verdict,
+        verdicts: *mut RawVerdict,
         count: u32,
         now_ms: u64,
         shard: u32,
     );
-    fn switchback_inject(handle: *mut Opaque, bytes: *mut u8, length: u32, verdict: *mut Verdict);
+    fn switchback_inject(
+        handle: *mut Opaque,
+        bytes: *mut u8,
+        length: u32,
+        verdict: *mut RawVerdict,
+    );
     fn switchback_lookup_insert(
         handle: *mut Opaque,
         hash_high: u64,
@@ -227,7 +232,7 @@ impl Handle {
     pub(crate) fn process(
         &self,
         items: &[Item<'_>],
-        verdicts: &mut [Verdict],
+        verdicts: &mut [RawVerdict],
         now_ms: u64,
         shard: u32,
     ) {
@@ -240,8 +245,8 @@ impl Handle {
         }
     }
 
-    pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> Verdict {
-        let mut verdict = Verdict::default();
+    pub(crate) fn inject(&self, bytes: &mut Buffer, length: usize) -> RawVerdict {
+        let mut verdict = RawVerdict::default();
         // SAFETY: the buffer has PACKET_BYTES_MAX bytes, as native.h asks; the pointers live as
         // long as the call.
         unsafe {
@@ -447,7 +452,7 @@ pub(crate) const SIZES: &[(&str, usize)] = &[
     ("size.range", size_of::<RouteRange>()),
     ("size.route_bucket", size_of::<RouteBucket>()),
     ("size.switchback_config", size_of::<Config>()),
-    ("size.switchback_verdict", size_of::<Verdict>()),
+    ("size.switchback_verdict", size_of::<RawVerdict>()),
     ("size.switchback_item", size_of::<Item<'_>>()),
     ("size.switchback_record_image", size_of::<RecordImage>()),
     ("size.switchback_lane_image", size_of::<LaneImage>()),

@@ -218,7 +218,7 @@ impl Datapath {
     ) -> Verdict {
         let length = packet.bytes().len();
         let item = ffi::Item::new(packet.buffer_mut(), length, &from, random);
-        let mut verdict = ffi::Verdict::default();
+        let mut verdict = ffi::RawVerdict::default();
         self.handle.process(
             slice::from_ref(&item),
             slice::from_mut(&mut verdict),
@@ -246,7 +246,7 @@ impl Datapath {
                 let length = packet.bytes().len();
                 *to = ffi::Item::new(packet.buffer_mut(), length, from, *random);
             }
-            let mut verdicts = [ffi::Verdict::default(); BATCH];
+            let mut verdicts = [ffi::RawVerdict::default(); BATCH];
             self.handle.process(&for_c[..count], &mut verdicts[..count], now_ms, shard.0.into());
             for (item, verdict) in items.iter_mut().map(AsMut::as_mut).zip(verdicts) {
                 item.verdict = self.finish(&mut item.packet, verdict);
@@ -255,7 +255,7 @@ impl Datapath {
     }
 
     #[inline]
-    fn finish(&self, packet: &mut Packet, verdict: ffi::Verdict) -> Verdict {
+    fn finish(&self, packet: &mut Packet, verdict: ffi::RawVerdict) -> Verdict {
         packet.set_length(verdict.length as usize);
         match verdict.kind {
             0 => Verdict::Reply,

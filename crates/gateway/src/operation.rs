@@ -161,7 +161,7 @@ impl Answer<'_> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum State {
+pub(crate) enum OperationState {
     #[default]
     Free,
     /// In a key's queue, behind others.
@@ -186,7 +186,7 @@ enum Step {
 
 #[derive(Debug, Default)]
 pub(crate) struct Operation {
-    pub(crate) state: State,
+    pub(crate) state: OperationState,
     pub(crate) connection: ConnectionId,
     pub(crate) parent: Parent,
     pub(crate) verb: Option<Verb>,
@@ -225,8 +225,8 @@ impl Operation {
         verb: Verb,
         action: Action,
     ) {
-        assert_eq!(self.state, State::Free);
-        self.state = State::Ready;
+        assert_eq!(self.state, OperationState::Free);
+        self.state = OperationState::Ready;
         self.connection = connection;
         self.parent = parent;
         self.verb = Some(verb);
@@ -279,7 +279,7 @@ impl Operation {
     /// Gives everything back but small buffers.
     #[inline]
     pub(crate) fn end(&mut self) {
-        self.state = State::Free;
+        self.state = OperationState::Free;
         self.program = None;
         self.connection = ConnectionId::default();
         self.parent = Parent::None;
@@ -315,7 +315,7 @@ impl Operation {
     /// Whether it waits for `first`, or one like that, and needs no request of its own.
     #[inline]
     pub(crate) fn may_share_with(&self, first: &Operation) -> bool {
-        self.state == State::Waiting
+        self.state == OperationState::Waiting
             && self.is_shareable()
             && (self.step == Step::Read) == (first.step == Step::Read)
             && self.connection == first.connection

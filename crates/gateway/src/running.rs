@@ -12,7 +12,7 @@ use crate::connection::{ConnectionId, Unspooled};
 use crate::failure::Failure;
 use crate::key_queues::{KeyQueues, NONE};
 use crate::latency::Latency;
-use crate::operation::{Action, Answer, Operation, Parent, State, Version};
+use crate::operation::{Action, Answer, Operation, OperationState, Parent, Version};
 use crate::programs::{Program, Programs};
 use crate::replies::{Address, Replies};
 use crate::shared::Shared;
@@ -237,7 +237,7 @@ impl Running {
         if !self.key_queues.is_empty() {
             let names = self.queue_names(at);
             if names.into_iter().flatten().any(|name| self.key_queues.tail(name).is_some()) {
-                self.operations[at].state = State::Waiting;
+                self.operations[at].state = OperationState::Waiting;
                 self.join(at);
                 return;
             }
@@ -277,7 +277,7 @@ impl Running {
     #[inline]
     fn run(&mut self, link: &mut Link, at: u32) {
         self.current = at;
-        while self.operations[at].state == State::Ready {
+        while self.operations[at].state == OperationState::Ready {
             let operation = &self.operations[at];
             // Its connection is gone, and it hasn't begun to write: it ends here.
             if matches!(operation.parent, Parent::Reply(_))
@@ -300,14 +300,14 @@ impl Running {
             }
         }
         self.current = NONE;
-        if self.operations[at].state == State::Parked {
+        if self.operations[at].state == OperationState::Parked {
             self.join(at);
         }
     }
 
     fn park(&mut self, at: u32) {
         let operation = &mut self.operations[at];
-        operation.state = State::Parked;
+        operation.state = OperationState::Parked;
         operation.parked_us = self.now.monotonic_us;
         if let Some(connection) = self.outbox.replies.connections.get_mut(operation.connection) {
             connection.parked += 1;
@@ -333,7 +333,7 @@ impl Running {
             }
         }
         while let Some(at) = self.queued.pop() {
-            if self.operations[at].state != State::Free {
+            if self.operations[at].state != OperationState::Free {
                 self.join(at);
             }
         }
@@ -424,7 +424,7 @@ impl Running {
 
     /// The operation can go on: by [`Running::run`] if that is what it is in, else as work.
     fn make_ready(&mut self, at: u32) {
-        self.operations[at].state = State::Ready;
+        self.operations[at].state = OperationState::Ready;
         if self.current != at {
             self.work.push_back(at);
         }
@@ -506,7 +506,7 @@ impl Running {
             assert!(self.operations[place.next].places[queue].joined);
             let next = &mut self.operations[place.next];
             next.waits -= 1;
-            if next.waits == 0 && next.state == State::Waiting {
+            if next.waits == 0 && next.state == OperationState::Waiting {
                 self.make_ready(place.next);
             }
         }

@@ -6,7 +6,7 @@ mod tests;
 
 use crate::changes::{self, Changes};
 use crate::progress;
-use crate::server::{self, Certificates, Found, Record, Server};
+use crate::server::{self, Certificates, ExpiringValue, Found, Server};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use redis::{Connection, Pipeline, RedisError, pipe};
@@ -378,11 +378,11 @@ impl Copier<'_> {
         let mut commands = pipe();
         for (key, found) in keys.iter().zip(&found) {
             match found {
-                Found::Record(Record { value, expires_in_ms: None }) => {
+                Found::Record(ExpiringValue { value, expires_in_ms: None }) => {
                     commands.cmd("SET").arg(key).arg(value);
                     strings += 1;
                 }
-                Found::Record(Record { value, expires_in_ms: Some(ms) }) => {
+                Found::Record(ExpiringValue { value, expires_in_ms: Some(ms) }) => {
                     commands.cmd("SET").arg(key).arg(value).arg("PXAT").arg(now_ms + ms.max(&1));
                     strings += 1;
                 }

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A record: its value, and the milliseconds that it has left, if it expires.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Record {
+pub(crate) struct ExpiringValue {
     pub(crate) value: Vec<u8>,
     pub(crate) expires_in_ms: Option<u64>,
 }
@@ -24,7 +24,7 @@ pub(crate) struct Record {
 /// What there is of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
-    Record(Record),
+    Record(ExpiringValue),
     Nothing,
     /// Something else than a string.
     OtherType,
@@ -209,10 +209,12 @@ pub(crate) fn read(server: &mut Connection, keys: &[Vec<u8>]) -> anyhow::Result<
     let answers = run(server, &mut commands)?;
     let found = |answer: &[RedisResult<Value>]| match answer {
         [Ok(Value::Nil), _] | [_, Ok(Value::Int(-2))] => Ok(Found::Nothing),
-        [Ok(Value::BulkString(value)), Ok(Value::Int(left_ms))] => Ok(Found::Record(Record {
-            value: value.clone(),
-            expires_in_ms: u64::try_from(*left_ms).ok(),
-        })),
+        [Ok(Value::BulkString(value)), Ok(Value::Int(left_ms))] => {
+            Ok(Found::Record(ExpiringValue {
+                value: value.clone(),
+                expires_in_ms: u64::try_from(*left_ms).ok(),
+            }))
+        }
         [Err(error), _] if error.code() == Some("WRONGTYPE") => Ok(Found::OtherType),
         [Err(error), _] | [_, Err(error)] => bail!("a key can't be read: {error}"),
         other => bail!("GET and PTTL were answered with {other:?}"),

@@ -555,10 +555,14 @@ impl MetricsServer {
         admin: Arc<dyn Admin>,
         sources: Sources,
     ) -> io::Result<MetricsServer> {
-        MetricsServer::limited(address, Shared::new(config, admin, sources)?, LIMITS)
+        MetricsServer::limited(address, ServerState::new(config, admin, sources)?, LIMITS)
     }
 
-    fn limited(address: SocketAddr, shared: Shared, limits: Limits) -> io::Result<MetricsServer> {
+    fn limited(
+        address: SocketAddr,
+        shared: ServerState,
+        limits: Limits,
+    ) -> io::Result<MetricsServer> {
         let listener = TcpListener::bind(address).map_err(|error| bind_failed(address, &error))?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -623,7 +627,7 @@ fn bind_failed(address: SocketAddr, error: &io::Error) -> io::Error {
 }
 
 #[derive(Clone)]
-struct Shared {
+struct ServerState {
     config: Arc<RackConfig>,
     admin: Arc<dyn Admin>,
     sources: Sources,
@@ -634,9 +638,13 @@ struct Shared {
     watchers: live::Places,
 }
 
-impl Shared {
-    fn new(config: &RackConfig, admin: Arc<dyn Admin>, sources: Sources) -> io::Result<Shared> {
-        Ok(Shared {
+impl ServerState {
+    fn new(
+        config: &RackConfig,
+        admin: Arc<dyn Admin>,
+        sources: Sources,
+    ) -> io::Result<ServerState> {
+        Ok(ServerState {
             config: Arc::new(config.clone()),
             hosts: Hosts::new(&config.rack.metrics_hosts),
             pages: Pages::new(config, admin.has_controller(), admin.is_demo())?,
@@ -654,7 +662,7 @@ impl Shared {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            let Shared { admin, observer, elsewhere, .. } = self.clone();
+            let ServerState { admin, observer, elsewhere, .. } = self.clone();
             // Others are asked only for those who watch.
             let told = match observer.is_watched() {
                 true => elsewhere.look().await,
@@ -666,13 +674,13 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ServerState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Shared({:?})", self.sources)
+        write!(f, "ServerState({:?})", self.sources)
     }
 }
 
-fn router(shared: Shared) -> Router {
+fn router(shared: ServerState) -> Router {
     Router::new()
         .route("/", get(console::index))
         .route("/console/{*path}", get(console::file))
@@ -740,19 +748,19 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-async fn metrics(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn metrics(State(shared): State<ServerState>) -> Result<Response, Response> {
     let text = blocking(move || shared.sources.collect().text()).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-async fn healthz(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn healthz(State(shared): State<ServerState>) -> Result<Response, Response> {
     let health = blocking(move || shared.admin.health()).await?;
     let code = if health.is_ok() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let (Ok(says) | Err(says)) = health;
     Ok((code, says + "\n").into_response())
 }
 
-async fn status(State(shared): State<Shared>) -> Result<Json<RackStatus>, Response> {
+async fn status(State(shared): State<ServerState>) -> Result<Json<RackStatus>, Response> {
     Ok(Json(blocking(move || shared.admin.status()).await?))
 }
 
@@ -762,31 +770,31 @@ struct Limit {
 }
 
 async fn cached(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     Query(limit): Query<Limit>,
 ) -> Result<Response, Response> {
     let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
     Ok(answer(blocking(move || shared.admin.cached(limit)).await?))
 }
 
-async fn nodes(State(shared): State<Shared>) -> Result<Json<Vec<NodeStatus>>, Response> {
+async fn nodes(State(shared): State<ServerState>) -> Result<Json<Vec<NodeStatus>>, Response> {
     Ok(Json(blocking(move || shared.admin.nodes()).await?))
 }
 
-async fn chains(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn chains(State(shared): State<ServerState>) -> Result<Response, Response> {
     Ok(answer(blocking(move || shared.admin.chains()).await?))
 }
 
-async fn switches(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn switches(State(shared): State<ServerState>) -> Result<Response, Response> {
     Ok(answer(blocking(move || shared.admin.switches()).await?))
 }
 
-async fn partitions(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn partitions(State(shared): State<ServerState>) -> Result<Response, Response> {
     Ok(answer(blocking(move || shared.admin.partitions()).await?))
 }
 
 async fn snapshot(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
@@ -794,12 +802,12 @@ async fn snapshot(
     command(&pages, peer, &headers, "snapshot", move || shared.admin.snapshot()).await
 }
 
-async fn backup(State(shared): State<Shared>) -> Result<Response, Response> {
+async fn backup(State(shared): State<ServerState>) -> Result<Response, Response> {
     Ok(answer(blocking(move || shared.admin.backup()).await?))
 }
 
 async fn back_up(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
@@ -808,7 +816,7 @@ async fn back_up(
 }
 
 async fn drain(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
@@ -822,7 +830,7 @@ async fn drain(
 }
 
 async fn kill_switch(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
@@ -836,7 +844,7 @@ struct Spare {
 }
 
 async fn drain_switch(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(switch): Path<u16>,
     Query(Spare { spare }): Query<Spare>,
@@ -850,7 +858,7 @@ async fn drain_switch(
 }
 
 async fn add_switch(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     Path(switch): Path<u16>,
     headers: HeaderMap,

@@ -21,7 +21,7 @@ const ROOM_GOOD: u64 = 4 << 30;
 /// What a check came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum Fitness {
     /// As it should be.
     Fits,
     /// Works without; something is slower or can't be done.
@@ -38,7 +38,7 @@ pub struct Check {
     /// What is looked at.
     pub name: String,
     /// What it came to.
-    pub verdict: Verdict,
+    pub verdict: Fitness,
     /// What was found.
     pub found: String,
     /// How to mend it; only if it doesn't fit.
@@ -51,7 +51,7 @@ impl Check {
         Check {
             group: group.into(),
             name: name.into(),
-            verdict: Verdict::Fits,
+            verdict: Fitness::Fits,
             found: found.into(),
             mend: None,
         }
@@ -64,7 +64,7 @@ impl Check {
         found: impl Into<String>,
         mend: impl Into<String>,
     ) -> Check {
-        let (verdict, mend) = (Verdict::Optional, Some(mend.into()));
+        let (verdict, mend) = (Fitness::Optional, Some(mend.into()));
         Check { verdict, mend, ..Check::fits(group, name, found) }
     }
 
@@ -75,7 +75,7 @@ impl Check {
         found: impl Into<String>,
         mend: impl Into<String>,
     ) -> Check {
-        let verdict = Verdict::Missing;
+        let verdict = Fitness::Missing;
         Check { verdict, ..Check::optional(group, name, found, mend) }
     }
 }
@@ -345,7 +345,7 @@ mod tests {
             "wmem_max",
         ];
         assert_eq!(names, expected);
-        let mended = |check: &Check| check.mend.is_some() != (check.verdict == Verdict::Fits);
+        let mended = |check: &Check| check.mend.is_some() != (check.verdict == Fitness::Fits);
         assert!(checks.iter().all(mended), "{checks:?}");
         assert!(!directory.path().join("new").exists());
     }
@@ -354,6 +354,6 @@ mod tests {
     fn a_disk_without_room_is_missing_one() {
         // A file system that has none.
         let check = room(Path::new("/proc"));
-        assert_eq!((check.verdict, check.mend.is_some()), (Verdict::Missing, true), "{check:?}");
+        assert_eq!((check.verdict, check.mend.is_some()), (Fitness::Missing, true), "{check:?}");
     }
 }

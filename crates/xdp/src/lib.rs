@@ -45,7 +45,7 @@ use switchback_datapath::{
     Statistics, TableError, Verdict,
 };
 use switchback_wire::{Address, Heard, KeyHash, Map, PACKET_BYTES_MAX, Packet, Place, location};
-use sys::{Calls, Shared};
+use sys::{Calls, MappedMemory};
 use thiserror::Error;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -135,8 +135,8 @@ pub struct XdpDatapath {
     loaded: Arc<Loaded>,
     calls: Arc<dyn Calls>,
     failure: OnceLock<String>,
-    shared: Shared,
-    slots: Shared,
+    shared: MappedMemory,
+    slots: MappedMemory,
     chunks: Chunks,
     reports: Mutex<Reports>,
     tables: Mutex<()>,
@@ -179,10 +179,10 @@ impl XdpDatapath {
 
     fn load(object: Object, config: &Config, endpoint: Address) -> Result<XdpDatapath, Error> {
         let loaded = Arc::new(Loaded::new(object, config, endpoint)?);
-        let shared = Shared::new(loaded.map(".data.shared").as_fd(), sys::PAGE)
+        let shared = MappedMemory::new(loaded.map(".data.shared").as_fd(), sys::PAGE)
             .map_err(Error::system("mapping the datapath's registers"))?;
         let chunks = Chunks::new(config);
-        let slots = Shared::new(loaded.map("chunks").as_fd(), chunks.length())
+        let slots = MappedMemory::new(loaded.map("chunks").as_fd(), chunks.length())
             .map_err(Error::system("mapping the datapath's slots"))?;
         let reports = Mutex::new(Reports::new(&loaded)?);
         let datapath = XdpDatapath {

@@ -256,7 +256,7 @@ pub(crate) fn namespace_cookie() -> io::Result<u64> {
 
 /// A map's memory, which is shared with the kernel.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct MappedMemory {
     at: NonNull<u8>,
     length: usize,
 }
@@ -264,20 +264,20 @@ pub(crate) struct Shared {
 pub(crate) const PAGE: usize = 4096;
 
 // SAFETY: the memory is reached by atomics only, and lives until it is dropped.
-unsafe impl Send for Shared {}
+unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for MappedMemory {}
 
-impl Shared {
+impl MappedMemory {
     /// The first `length` bytes of a mappable map.
-    pub(crate) fn new(map: BorrowedFd<'_>, length: usize) -> io::Result<Shared> {
+    pub(crate) fn new(map: BorrowedFd<'_>, length: usize) -> io::Result<MappedMemory> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, at an address that the kernel chooses.
         let at = unsafe {
             libc::mmap(std::ptr::null_mut(), length, access, libc::MAP_SHARED, map.as_raw_fd(), 0)
         };
         match NonNull::new(at.cast()) {
-            Some(at) if at.as_ptr() as usize != usize::MAX => Ok(Shared { at, length }),
+            Some(at) if at.as_ptr() as usize != usize::MAX => Ok(MappedMemory { at, length }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -323,7 +323,7 @@ impl Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for MappedMemory {
     fn drop(&mut self) {
         // SAFETY: mapped by `new`, and no reference is left.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.length) };

@@ -82,7 +82,7 @@ fn failing(name: &'static str, error: i32) -> XdpDatapath {
     let memory = |bytes| {
         let file = tempfile::tempfile().expect("a file");
         file.set_len(bytes as u64).expect("a file of this length");
-        Shared::new(file.as_fd(), bytes).expect("some memory")
+        MappedMemory::new(file.as_fd(), bytes).expect("some memory")
     };
     let chunks = Chunks::new(&config);
     XdpDatapath {

@@ -29,7 +29,7 @@ pub trait Model {
 
 /// How an exploration ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict<A = Action> {
+pub enum Conclusion<A = Action> {
     /// Every state was seen, and all properties hold.
     Holds,
     /// They hold in every state that was seen, and more can be reached.
@@ -42,7 +42,7 @@ pub enum Verdict<A = Action> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report<A = Action> {
     /// How it ended.
-    pub verdict: Verdict<A>,
+    pub conclusion: Conclusion<A>,
     /// Different states.
     pub states: usize,
     /// Most actions from the first state that were taken.
@@ -116,7 +116,7 @@ pub fn explore<M: Model>(
                     path.push(*action);
                     return Report {
                         depth: path.len(),
-                        verdict: Verdict::Violated(broken, path),
+                        conclusion: Conclusion::Violated(broken, path),
                         states: visited.states.len(),
                     };
                 }
@@ -133,14 +133,14 @@ pub fn explore<M: Model>(
             if !changes && model.must_go_on(&state) {
                 return Report {
                     depth,
-                    verdict: Verdict::Violated(Broken::Stuck, visited.path_to(at)),
+                    conclusion: Conclusion::Violated(Broken::Stuck, visited.path_to(at)),
                     states: visited.states.len(),
                 };
             }
         }
         if !next.is_empty() && visited.states.len() >= states_max {
             return Report {
-                verdict: Verdict::HoldsSoFar,
+                conclusion: Conclusion::HoldsSoFar,
                 states: visited.states.len(),
                 depth: depth + 1,
             };
@@ -149,7 +149,7 @@ pub fn explore<M: Model>(
         progress(depth, visited.states.len());
         frontier = next;
     }
-    Report { verdict: Verdict::Holds, states: visited.states.len(), depth }
+    Report { conclusion: Conclusion::Holds, states: visited.states.len(), depth }
 }
 
 /// Multiplies what it is given into 128 bits and folds them.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 use switchback_model::ablation::{ABLATIONS, left_out_by};
 use switchback_model::config::{Config, Protection};
-use switchback_model::explore::{Model, Verdict, explore};
+use switchback_model::explore::{Conclusion, Model, explore};
 use switchback_model::{backup, distcache, replicas, trace};
 
 /// Looks at every state of a small rack: do the rules keep their promises?
@@ -110,7 +110,7 @@ struct Scope {
     /// Look only at what clients see, not at what could be lost since a part lacks it.
     #[arg(long)]
     only_seen: bool,
-    /// Keep packets that can't matter any more: slower, and the same verdict.
+    /// Keep packets that can't matter any more: slower, and the same conclusion.
     #[arg(long)]
     keep_dead_packets: bool,
 }
@@ -381,10 +381,10 @@ fn run<M: Model>(
     });
     let seconds = began.elapsed().as_secs_f64();
     writeln!(out, "{} states, depth {}, {seconds:.1} s", report.states, report.depth)?;
-    match report.verdict {
-        Verdict::Holds => writeln!(out, "holds: every state was seen")?,
-        Verdict::HoldsSoFar => writeln!(out, "holds so far: there are more states")?,
-        Verdict::Violated(broken, path) => {
+    match report.conclusion {
+        Conclusion::Holds => writeln!(out, "holds: every state was seen")?,
+        Conclusion::HoldsSoFar => writeln!(out, "holds so far: there are more states")?,
+        Conclusion::Violated(broken, path) => {
             writeln!(out, "violated: {broken}")?;
             for line in trace(model, &path) {
                 writeln!(out, "{line}")?;

@@ -2,7 +2,7 @@
 
 use switchback_model::ablation::{ABLATIONS, Mechanism};
 use switchback_model::config::{Config, Protection};
-use switchback_model::explore::{Verdict, explore};
+use switchback_model::explore::{Conclusion, explore};
 
 const STATES_MAX: usize = 4_000_000;
 
@@ -91,7 +91,7 @@ fn every_ablation_breaks_a_property() {
     for (name, mechanism) in ABLATIONS {
         let config = Config { without: left_out(*mechanism), ..needs(*mechanism) };
         let report = explore(&config, STATES_MAX, |_, _| {});
-        let Verdict::Violated(broken, path) = report.verdict else {
+        let Conclusion::Violated(broken, path) = report.conclusion else {
             panic!("{name}: nothing breaks in {} states", report.states);
         };
         println!("{name}: {broken}, {} steps, {} states", path.len(), report.states);

@@ -3,7 +3,7 @@
 
 use switchback_model::ablation::Mechanism;
 use switchback_model::config::{Config, Protection};
-use switchback_model::explore::{Verdict, explore};
+use switchback_model::explore::{Conclusion, explore};
 use switchback_model::properties::Broken;
 use switchback_model::trace::trace;
 
@@ -15,7 +15,7 @@ fn chain(operations: &str) -> Config {
 
 fn holds(config: &Config) {
     let report = explore(config, STATES_MAX, |_, _| {});
-    assert_eq!(report.verdict, Verdict::Holds, "{config:?}");
+    assert_eq!(report.conclusion, Conclusion::Holds, "{config:?}");
 }
 
 #[test]
@@ -101,8 +101,8 @@ fn admission_keepers_first_and_dropping_what_is_not_kept_stand_in_for_each_other
 fn storing_on_the_way_down_acknowledges_what_one_switch_has() {
     let config = Config { without: vec![Mechanism::KeptOnTheWayUp], ..chain("W,R") };
     let report = explore(&config, STATES_MAX, |_, _| {});
-    let Verdict::Violated(Broken::NotKept, path) = report.verdict else {
-        panic!("{:?}", report.verdict);
+    let Conclusion::Violated(Broken::NotKept, path) = report.conclusion else {
+        panic!("{:?}", report.conclusion);
     };
     let steps = trace(&config, &path);
     let last = steps.last().expect("there are steps");

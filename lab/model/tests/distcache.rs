@@ -2,7 +2,7 @@
 //! `docs/understand/model.md` has larger ones.
 
 use switchback_model::distcache::{ABLATIONS, Config, Mechanism, trace};
-use switchback_model::explore::{Verdict, explore};
+use switchback_model::explore::{Conclusion, explore};
 use switchback_model::properties::Broken;
 
 const STATES_MAX: usize = 4_000_000;
@@ -13,7 +13,7 @@ fn config(operations: &str) -> Config {
 
 fn holds(config: &Config) {
     let report = explore(config, STATES_MAX, |_, _| {});
-    assert_eq!(report.verdict, Verdict::Holds, "{config:?}");
+    assert_eq!(report.conclusion, Conclusion::Holds, "{config:?}");
     println!("{config:?}: {} states", report.states);
 }
 
@@ -52,7 +52,7 @@ fn every_ablation_breaks_a_property() {
     for (name, mechanism) in ABLATIONS {
         let config = Config { without: vec![*mechanism], ..needs(*mechanism) };
         let report = explore(&config, STATES_MAX, |_, _| {});
-        let Verdict::Violated(broken, path) = report.verdict else {
+        let Conclusion::Violated(broken, path) = report.conclusion else {
             panic!("{name}: nothing breaks in {} states", report.states);
         };
         assert_eq!(broken, Broken::NotLinearizable, "{name}");

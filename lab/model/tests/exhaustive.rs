@@ -1,7 +1,7 @@
 //! Every state of a few small configurations. `docs/understand/model.md` has larger ones.
 
 use switchback_model::config::Config;
-use switchback_model::explore::{Report, Verdict, explore};
+use switchback_model::explore::{Conclusion, Report, explore};
 
 const STATES_MAX: usize = 4_000_000;
 
@@ -11,7 +11,7 @@ fn config(operations: &str) -> Config {
 
 fn holds(config: &Config) -> Report {
     let report = explore(config, STATES_MAX, |_, _| {});
-    assert_eq!(report.verdict, Verdict::Holds, "{config:?}");
+    assert_eq!(report.conclusion, Conclusion::Holds, "{config:?}");
     report
 }
 

@@ -1,7 +1,7 @@
 //! Every state of a few small configurations of replicated nodes, and what each of their mechanisms
 //! is for. `docs/understand/model.md` has larger ones.
 
-use switchback_model::explore::{Report, Verdict, explore};
+use switchback_model::explore::{Conclusion, Report, explore};
 use switchback_model::properties::Broken;
 use switchback_model::replicas::{ABLATIONS, Action, Config, Mechanism, Times, trace};
 
@@ -20,7 +20,7 @@ fn few_numbers(operations: &str, at_most: Times) -> Config {
 
 fn holds(config: &Config) -> Report<Action> {
     let report = explore(config, STATES_MAX, |_, _| {});
-    assert_eq!(report.verdict, Verdict::Holds, "{config:?}");
+    assert_eq!(report.conclusion, Conclusion::Holds, "{config:?}");
     println!("{config:?}: {} states", report.states);
     report
 }
@@ -181,7 +181,7 @@ fn needs_to_be_seen(mechanism: Mechanism) -> Option<Config> {
 fn broken_without(mechanism: Mechanism, config: Config) -> Option<Broken> {
     let config = Config { without: vec![mechanism], ..config };
     let report = explore(&config, STATES_MAX, |_, _| {});
-    let Verdict::Violated(broken, path) = report.verdict else { return None };
+    let Conclusion::Violated(broken, path) = report.conclusion else { return None };
     println!("{mechanism:?}: {broken}, {} steps, {} states", path.len(), report.states);
     assert_eq!(trace(&config, &path).len(), path.len());
     Some(broken)

@@ -8,7 +8,7 @@
 //! had under way isn't, once another epoch has begun.
 
 use super::resp::{Replies, Reply, command};
-use crate::verify::{Known, Verdict, Verifier};
+use crate::verify::{Known, Verification, Verifier};
 use crate::workload::{KeySpace, Request, Requests, Stamp, Verb, WorkloadSpec};
 use anyhow::{Context as _, anyhow, bail};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,7 +41,7 @@ pub(super) struct Done {
     /// Operations that ended without an outcome: the answer was an error.
     pub(super) failed: u64,
     /// What the verifier says of the answers.
-    pub(super) verdict: Verdict,
+    pub(super) verification: Verification,
     /// Audits that ended, and the records that the last of them read.
     pub(super) audits: u32,
     pub(super) audited: u64,
@@ -62,7 +62,7 @@ pub(super) enum Order {
 
 /// What the load and the thread that watches it share.
 #[derive(Default)]
-struct Shared {
+struct LoadState {
     done: Mutex<Done>,
     /// Audits that were asked for.
     audits: AtomicU32,
@@ -72,7 +72,7 @@ struct Shared {
     aborts: AtomicBool,
 }
 
-impl Shared {
+impl LoadState {
     fn done(&self) -> Done {
         self.done.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -90,7 +90,7 @@ pub(super) fn drive(
     look: &mut dyn FnMut(&Done) -> anyhow::Result<Order>,
 ) -> anyhow::Result<Done> {
     let verifier = Verifier::new(0, spec.lengths(), WRITER);
-    let shared = Shared::default();
+    let shared = LoadState::default();
     std::thread::scope(|scope| {
         let load = || Load::connect(gateway, spec, keys, &verifier)?.run(&shared);
         let load = std::thread::Builder::new().name("load".into()).spawn_scoped(scope, load)?;
@@ -105,11 +105,11 @@ pub(super) fn drive(
     })?;
     let done = shared.done();
     let written = verifier.touched(0, 1).count() as u64;
-    Ok(Done { unswept: written.saturating_sub(done.verdict.swept), ..done })
+    Ok(Done { unswept: written.saturating_sub(done.verification.swept), ..done })
 }
 
 fn watch(
-    shared: &Shared,
+    shared: &LoadState,
     is_over: &dyn Fn() -> bool,
     look: &mut dyn FnMut(&Done) -> anyhow::Result<Order>,
 ) -> anyhow::Result<()> {
@@ -242,7 +242,7 @@ impl<'a> Load<'a> {
         })
     }
 
-    fn run(mut self, shared: &Shared) -> anyhow::Result<()> {
+    fn run(mut self, shared: &LoadState) -> anyhow::Result<()> {
         while !shared.ends.load(Ordering::Relaxed) {
             if self.sweep.is_none() && shared.audits.load(Ordering::Relaxed) > self.done.audits {
                 self.begin_sweep();
@@ -265,7 +265,7 @@ impl<'a> Load<'a> {
             self.exchange(shared)?;
         }
         self.verifier.add_swept(self.sweep.map_or(0, |sweep| sweep.read));
-        self.done.verdict = self.verifier.verdict();
+        self.done.verification = self.verifier.verification();
         *shared.done.lock().unwrap_or_else(PoisonError::into_inner) = self.done;
         Ok(())
     }
@@ -334,7 +334,7 @@ impl<'a> Load<'a> {
     }
 
     /// Sends what there is to send, waits for answers for a while, and takes them.
-    fn exchange(&mut self, shared: &Shared) -> anyhow::Result<()> {
+    fn exchange(&mut self, shared: &LoadState) -> anyhow::Result<()> {
         if shared.aborts.load(Ordering::Relaxed) {
             bail!("it was told to end at once");
         }
@@ -355,7 +355,7 @@ impl<'a> Load<'a> {
             self.connections[at].fill()?;
             self.take_answers(at)?;
         }
-        self.done.verdict = self.verifier.verdict();
+        self.done.verification = self.verifier.verification();
         shared.done.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&self.done);
         Ok(())
     }
@@ -521,8 +521,8 @@ mod tests {
     #[test]
     fn it_goes_on_until_it_is_told_to_end_and_then_reads_what_it_wrote() {
         let done = driven(Fails::Never, until(|done| done.operations > 5000));
-        assert!(done.verdict.swept > 0 && done.unswept == 0, "{done:?}");
-        assert_eq!((done.verdict.mismatches, done.failed, done.audits), (0, 0, 0), "{done:?}");
+        assert!(done.verification.swept > 0 && done.unswept == 0, "{done:?}");
+        assert_eq!((done.verification.mismatches, done.failed, done.audits), (0, 0, 0), "{done:?}");
     }
 
     #[test]
@@ -537,15 +537,15 @@ mod tests {
             _ => Order::GoOn,
         });
         assert!((RECORDS / 2..=RECORDS).contains(&done.audited), "{done:?}");
-        assert!(done.verdict.swept >= done.audited && done.unswept == 0, "{done:?}");
-        assert!(done.verdict.mismatches == 0 && done.failed > 0, "{done:?}");
+        assert!(done.verification.swept >= done.audited && done.unswept == 0, "{done:?}");
+        assert!(done.verification.mismatches == 0 && done.failed > 0, "{done:?}");
     }
 
     #[test]
     fn a_write_that_was_acknowledged_and_lost_is_found() {
         let done = driven(Fails::Silently, until(|done| done.operations > 4 * RECORDS));
         let lost = [Fault::Stale, Fault::Missing];
-        assert!(done.verdict.faults.keys().any(|fault| lost.contains(fault)), "{done:?}");
+        assert!(done.verification.faults.keys().any(|fault| lost.contains(fault)), "{done:?}");
     }
 
     #[test]

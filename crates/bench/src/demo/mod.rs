@@ -107,7 +107,7 @@ pub fn run(args: &DemoArgs, program: &Path, signals: &Receiver<i32>) -> anyhow::
 
 /// Whether every answer was right, and every record could be read at the end.
 fn is_all_there(done: &Done) -> bool {
-    done.verdict.mismatches == 0 && done.unswept == 0
+    done.verification.mismatches == 0 && done.unswept == 0
 }
 
 /// The load: half reads, half writes.
@@ -184,13 +184,13 @@ impl Demo<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::Verdict;
+    use crate::verify::Verification;
 
     #[test]
     fn a_wrong_answer_or_an_unread_record_is_a_failure() {
         let done = |mismatches, unswept| Done {
             unswept,
-            verdict: Verdict { mismatches, ..Verdict::default() },
+            verification: Verification { mismatches, ..Verification::default() },
             ..Done::default()
         };
         assert!(is_all_there(&done(0, 0)));

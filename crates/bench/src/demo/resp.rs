@@ -2,6 +2,7 @@
 //! strings, and the replies of SET and GET.
 
 use anyhow::{Context as _, bail};
+use switchback_gateway::resp::write;
 
 /// Longer replies are no answer to what the load asks.
 const REPLY_BYTES_MAX: usize = 1 << 20;
@@ -17,12 +18,8 @@ pub(super) enum Reply {
 
 /// Appends a command.
 pub(super) fn command(output: &mut Vec<u8>, arguments: &[&[u8]]) {
-    output.extend_from_slice(format!("*{}\r\n", arguments.len()).as_bytes());
-    for argument in arguments {
-        output.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
-        output.extend_from_slice(argument);
-        output.extend_from_slice(b"\r\n");
-    }
+    write::array(output, arguments.len());
+    arguments.iter().for_each(|argument| write::bulk(output, argument));
 }
 
 /// Replies of a connection, which come in pieces.

@@ -154,7 +154,7 @@ impl Script {
             return Vec::new();
         }
         self.kills += 1;
-        self.before = (sight.done.verdict.mismatches, sight.done.failed);
+        self.before = (sight.done.verification.mismatches, sight.done.failed);
         self.enter(Stage::TakingOver { killed, epoch }, sight.now);
         let event = Event::Killed { switch: killed, kill: self.kills, of: self.wanted };
         vec![Act::Kill(killed), Act::Tell(event)]
@@ -191,7 +191,7 @@ impl Script {
         self.enter(Stage::Calm, sight.now);
         vec![Act::Tell(Event::Audited {
             records: done.audited,
-            lost: done.verdict.mismatches - mismatches,
+            lost: done.verification.mismatches - mismatches,
             unknown: done.failed - failed,
         })]
     }

@@ -91,7 +91,7 @@ fn recovered(by: u16, times: &RecoveryStatus) -> String {
 
 fn audited(records: u64, lost: u64, unknown: u64, paint: Paint) -> String {
     let read = format!("{} read once more: ", counted(records, "record"));
-    let verdict = match lost {
+    let result = match lost {
         0 => paint.text(Style::Green, "nothing lost"),
         lost => paint.text(Style::Red, &counted(lost, "WRONG ANSWER")),
     };
@@ -102,7 +102,7 @@ fn audited(records: u64, lost: u64, unknown: u64, paint: Paint) -> String {
             counted(requests, "request")
         ),
     };
-    read + &verdict + &told
+    read + &result + &told
 }
 
 /// From the last sign of life of the old switch until every node was released.
@@ -116,15 +116,15 @@ fn ms(seconds: f64) -> String {
 
 /// What came of it all.
 pub(super) fn summary(done: &Done, recoveries: &[RecoveryStatus], paint: Paint) -> String {
-    let verdict = &done.verdict;
+    let verification = &done.verification;
     let mut text = format!(
         "\n{} answers verified, {} wrong; {} of the {} that were written read once more at the end\n",
-        whole(verdict.verified),
-        whole(verdict.mismatches),
-        whole(verdict.swept),
-        counted(verdict.swept + done.unswept, "record")
+        whole(verification.verified),
+        whole(verification.mismatches),
+        whole(verification.swept),
+        counted(verification.swept + done.unswept, "record")
     );
-    for mismatch in &verdict.examples {
+    for mismatch in &verification.examples {
         let _infallible = writeln!(text, "  {mismatch}");
     }
     let mut outages: Vec<f64> = recoveries.iter().map(outage).collect();
@@ -201,15 +201,15 @@ impl Board<'_> {
     pub(super) fn text(&self, paint: Paint) -> String {
         let ops = self.loads.curve.back().copied().unwrap_or(0.0);
         let hits = self.loads.hits.map_or("-".to_owned(), percent);
-        let verdict = &self.done.verdict;
-        let wrong = match verdict.mismatches {
+        let verification = &self.done.verification;
+        let wrong = match verification.mismatches {
             0 => paint.text(Style::Green, "none wrong"),
             wrong => paint.text(Style::Red, &format!("{} WRONG", whole(wrong))),
         };
         let mut text = format!(
-            "\n  {} operations/s   {hits} not by nodes   {} answers verified, {wrong}\n  {}\n\n",
+            "\n  {} operations/s   {hits} by the cache   {} answers verified, {wrong}\n  {}\n\n",
             paint.text(Style::Bold, &grouped(ops)),
-            whole(verdict.verified),
+            whole(verification.verified),
             self.loads.drawn()
         );
         for (part, id) in self.rack.parts() {
@@ -272,7 +272,7 @@ impl Board<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::Verdict;
+    use crate::verify::Verification;
 
     fn times(detect_seconds: f64) -> RecoveryStatus {
         RecoveryStatus {
@@ -306,8 +306,9 @@ mod tests {
 
     #[test]
     fn the_summary_says_what_was_lost_and_how_long_it_took() {
-        let verdict = Verdict { verified: 1_234_567, swept: 9000, ..Verdict::default() };
-        let done = Done { verdict, ..Done::default() };
+        let verification =
+            Verification { verified: 1_234_567, swept: 9000, ..Verification::default() };
+        let done = Done { verification, ..Done::default() };
         let recoveries: Vec<_> = [0.2, 0.1, 0.3].map(times).into();
         let text = summary(&done, &recoveries, Paint::none());
         assert!(text.contains("1,234,567 answers verified, 0 wrong"), "{text}");

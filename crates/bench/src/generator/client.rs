@@ -49,7 +49,7 @@ pub(super) struct Times {
 }
 
 /// State that the clients of a run share.
-pub(super) struct Shared<'a> {
+pub(super) struct RunState<'a> {
     pub(super) clock: Clock,
     pub(super) keys: KeySpace,
     pub(super) lengths: Lengths,
@@ -73,9 +73,9 @@ pub(super) struct Shared<'a> {
     pub(super) learner: Option<Mutex<Learner>>,
 }
 
-impl<'a> Shared<'a> {
-    pub(super) fn new(plan: &Plan, verifier: Option<&'a Verifier>) -> Shared<'a> {
-        Shared {
+impl<'a> RunState<'a> {
+    pub(super) fn new(plan: &Plan, verifier: Option<&'a Verifier>) -> RunState<'a> {
+        RunState {
             clock: Clock::start(),
             keys: plan.keys,
             lengths: plan.spec.lengths(),
@@ -134,7 +134,7 @@ enum Stage {
 }
 
 pub(super) struct Client<'a> {
-    shared: &'a Shared<'a>,
+    shared: &'a RunState<'a>,
     number: u32,
     session: Session,
     links: ClientLinks,
@@ -165,7 +165,7 @@ impl<'a> Client<'a> {
     /// Opens the session, counts it as ready, and waits until the run begins; `equip` then makes
     /// the parts that depend on the times.
     pub(super) fn open(
-        shared: &'a Shared<'a>,
+        shared: &'a RunState<'a>,
         number: u32,
         mut session: Session,
         mut links: ClientLinks,
@@ -468,7 +468,7 @@ impl<'a> Client<'a> {
 
 /// Waits until all clients have a session and the times of the run are set.
 fn wait_for_start(
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     session: &mut Session,
     links: &mut ClientLinks,
     poll: &mut Poll,

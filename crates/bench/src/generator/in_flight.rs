@@ -1,6 +1,6 @@
 //! The operations of a client that are in flight, and what each does next.
 
-use super::client::Shared;
+use super::client::RunState;
 use super::recorder::Recorder;
 use crate::verify::{Known, Verifier};
 use crate::workload::{Lengths, Request, Requests, Stamp, Verb};
@@ -56,7 +56,7 @@ impl<'a> InFlight<'a> {
         writer: u16,
         requests: Requests,
         recorder: Recorder,
-        shared: &'a Shared<'a>,
+        shared: &'a RunState<'a>,
     ) -> InFlight<'a> {
         let nothing = Operation {
             verb: Verb::Read,

@@ -9,10 +9,10 @@ mod recorder;
 pub(crate) use recorder::{Recorder, STEP_NS};
 
 use crate::rack::{BenchRack, ClientLinks, RackStatistics};
-use crate::verify::{Verdict, Verifier};
+use crate::verify::{Verification, Verifier};
 use crate::workload::{KeySpace, WorkloadSpec, is_cacheable, mix};
 use anyhow::{Context as _, anyhow};
-use client::{Client, ClientResults, STOPPED, Shared, Times};
+use client::{Client, ClientResults, RunState, STOPPED, Times};
 use in_flight::InFlight;
 use pacer::Pacer;
 use serde::Serialize;
@@ -91,7 +91,7 @@ pub(crate) struct Measured {
     pub(crate) sent: SessionStatistics,
     pub(crate) unsent: u64,
     pub(crate) late: u64,
-    pub(crate) verdict: Option<Verdict>,
+    pub(crate) verification: Option<Verification>,
     /// Records that the sweep at the end did not read.
     pub(crate) unswept: u64,
     /// Keys that were cached at the end of the measured time.
@@ -129,7 +129,7 @@ pub(crate) fn measure(
     let verifier = plan
         .verify
         .then(|| Verifier::new(plan.spec.preloaded(), plan.spec.lengths(), plan.clients as u16));
-    let shared = Shared::new(plan, verifier.as_ref());
+    let shared = RunState::new(plan, verifier.as_ref());
     let links =
         (0..plan.clients).map(|number| rack.client(number)).collect::<anyhow::Result<Vec<_>>>()?;
     let (mut measured, results) = with_clients(&shared, plan, links, |clients| {
@@ -139,21 +139,21 @@ pub(crate) fn measure(
         add(&mut measured, results);
     }
     if let Some(verifier) = &verifier {
-        let verdict = verifier.verdict();
-        measured.unswept = unswept(verifier, &verdict);
-        measured.verdict = Some(verdict);
+        let verification = verifier.verification();
+        measured.unswept = unswept(verifier, &verification);
+        measured.verification = Some(verification);
     }
     Ok(measured)
 }
 
 /// Records that the sweep at the end did not read.
-fn unswept(verifier: &Verifier, verdict: &Verdict) -> u64 {
-    (verifier.touched(0, 1).count() as u64).saturating_sub(verdict.swept)
+fn unswept(verifier: &Verifier, verification: &Verification) -> u64 {
+    (verifier.touched(0, 1).count() as u64).saturating_sub(verification.swept)
 }
 
 /// Runs the clients while `watch` looks at them. Returns what it and they have found.
 fn with_clients<T>(
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     plan: &Plan,
     links: Vec<ClientLinks>,
     watch: impl FnOnce(&[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>]) -> anyhow::Result<T>,
@@ -186,7 +186,7 @@ fn with_clients<T>(
 
 fn spawn_client<'scope, 'a: 'scope>(
     scope: &'scope Scope<'scope, '_>,
-    shared: &'a Shared<'a>,
+    shared: &'a RunState<'a>,
     plan: &'a Plan,
     number: u32,
     links: ClientLinks,
@@ -219,7 +219,7 @@ fn join(
 
 /// The operations and the pacer of client `number`.
 fn equip<'a>(
-    shared: &'a Shared<'a>,
+    shared: &'a RunState<'a>,
     plan: &Plan,
     number: u32,
     times: Times,
@@ -262,7 +262,7 @@ fn client_config(plan: &Plan) -> ClientConfig {
 fn watch(
     rack: &mut dyn BenchRack,
     plan: &Plan,
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<Measured> {
@@ -307,7 +307,7 @@ fn watch(
         sent: SessionStatistics::default(),
         unsent: 0,
         late: 0,
-        verdict: None,
+        verification: None,
         unswept: 0,
         cached,
         learned,
@@ -320,7 +320,7 @@ fn watch(
 /// Waits until every client has a session, and starts them.
 fn start(
     plan: &Plan,
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
 ) -> anyhow::Result<Times> {
     while shared.ready.load(Ordering::Acquire) < plan.clients {
@@ -335,7 +335,7 @@ fn start(
 /// Lets clients have each number of operations outstanding in turn, and leaves them the best.
 fn try_ladder(
     plan: &Plan,
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
     times: Times,
 ) -> anyhow::Result<Vec<Tried>> {
@@ -379,7 +379,7 @@ pub(crate) fn changes_within(measured: Duration, every: Duration) -> u32 {
 }
 
 fn wait_until(
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
     until_ns: u64,
     look: &mut dyn FnMut(u64),
@@ -396,7 +396,7 @@ fn wait_until(
 }
 
 fn check(
-    shared: &Shared<'_>,
+    shared: &RunState<'_>,
     clients: &[ScopedJoinHandle<'_, anyhow::Result<ClientResults>>],
 ) -> anyhow::Result<()> {
     anyhow::ensure!(!shared.stop.load(Ordering::Relaxed), STOPPED);

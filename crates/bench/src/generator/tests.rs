@@ -53,10 +53,13 @@ fn honest_racks_pass_under_every_workload() {
     for name in ["load", "a", "b", "c", "d", "f", "mix:100", "twitter:22", "twitter:36"] {
         let plan = plan(name.parse().unwrap());
         let measured = run(&plan);
-        let verdict = measured.verdict.unwrap();
-        assert_eq!(verdict.mismatches, 0, "{name}: {:?}", verdict.examples);
-        assert!(verdict.verified > 0 && verdict.unchecked == 0, "{name}: {verdict:?}");
-        assert!(verdict.swept > 0 && measured.unswept == 0, "{name}: {verdict:?}");
+        let verification = measured.verification.unwrap();
+        assert_eq!(verification.mismatches, 0, "{name}: {:?}", verification.examples);
+        assert!(
+            verification.verified > 0 && verification.unchecked == 0,
+            "{name}: {verification:?}"
+        );
+        assert!(verification.swept > 0 && measured.unswept == 0, "{name}: {verification:?}");
         let recorder = &measured.recorder;
         assert!(
             recorder.operations > 0 && recorder.failed == 0,
@@ -93,10 +96,13 @@ fn cheating_is_found() {
         // run may have too few.
         let found = (0..20).any(|_| {
             let rack = FakeRack::new(Scheme::FarReach, 4, 97, Some(cheat));
-            let verdict = run_on(rack, &plan(Workload::A)).unwrap().verdict.unwrap();
-            assert!(verdict.mismatches <= verdict.verified / 10, "{cheat:?}: {verdict:?}");
-            assert_eq!(verdict.examples.is_empty(), verdict.mismatches == 0);
-            verdict.faults.contains_key(&expected)
+            let verification = run_on(rack, &plan(Workload::A)).unwrap().verification.unwrap();
+            assert!(
+                verification.mismatches <= verification.verified / 10,
+                "{cheat:?}: {verification:?}"
+            );
+            assert_eq!(verification.examples.is_empty(), verification.mismatches == 0);
+            verification.faults.contains_key(&expected)
         });
         assert!(found, "{cheat:?}");
     }
@@ -110,14 +116,16 @@ fn the_sweep_finds_what_the_run_did_not_read() {
         spec: WorkloadSpec { theta: 0.0, ..plan(Workload::Load).spec },
         ..plan(Workload::Load)
     };
-    let verdict = run_on(rack, &plan).unwrap().verdict.unwrap();
-    assert!(verdict.faults.contains_key(&Fault::Missing), "{verdict:?}");
+    let verification = run_on(rack, &plan).unwrap().verification.unwrap();
+    assert!(verification.faults.contains_key(&Fault::Missing), "{verification:?}");
 }
 
 #[test]
 fn without_verification_nothing_is_checked() {
     let rack = FakeRack::new(Scheme::FarReach, 4, 0, Some(Cheat::Garbled));
-    assert!(run_on(rack, &Plan { verify: false, ..plan(Workload::A) }).unwrap().verdict.is_none());
+    assert!(
+        run_on(rack, &Plan { verify: false, ..plan(Workload::A) }).unwrap().verification.is_none()
+    );
 }
 
 #[test]
@@ -128,7 +136,7 @@ fn an_open_loop_sends_what_is_due_and_counts_from_then() {
     assert_eq!(measured.recorder.lateness.len() + measured.unsent, due);
     // 0.2 s of 2000 a second, Poisson: 400 give or take five standard deviations.
     assert!((300..500).contains(&due), "{due}");
-    assert_eq!(measured.verdict.unwrap().mismatches, 0);
+    assert_eq!(measured.verification.unwrap().mismatches, 0);
 }
 
 #[test]
@@ -154,7 +162,7 @@ fn a_closed_loop_never_has_more_outstanding_than_it_may() {
     // The fake panics in the session if lanes run out; one is the strictest.
     let measured = run(&Plan { outstanding: 1, clients: 1, ..plan(Workload::F) });
     assert!(measured.recorder.operations > 0);
-    assert_eq!(measured.verdict.unwrap().mismatches, 0);
+    assert_eq!(measured.verification.unwrap().mismatches, 0);
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn popularity_changes_while_it_runs() {
     let every = Duration::from_millis(100);
     let measured = run(&Plan { spec, change_every: Some(every), ..plan(Workload::C) });
     assert_eq!(measured.phase, 1);
-    assert_eq!(measured.verdict.unwrap().mismatches, 0);
+    assert_eq!(measured.verification.unwrap().mismatches, 0);
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Serialize for Step {
 /// Whether write-back pays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Advice {
     /// Write-back gains more than any write-through cache.
     WriteBack,
     /// Write-back gains more than a write-through cache whose nodes are full.
@@ -146,45 +146,45 @@ pub enum Verdict {
     TooMany,
 }
 
-impl Verdict {
+impl Advice {
     /// All verdicts, the best first.
-    pub const ALL: [Verdict; 6] = [
-        Verdict::WriteBack,
-        Verdict::UnderLoad,
-        Verdict::WriteThrough,
-        Verdict::TooLarge,
-        Verdict::Even,
-        Verdict::TooMany,
+    pub const ALL: [Advice; 6] = [
+        Advice::WriteBack,
+        Advice::UnderLoad,
+        Advice::WriteThrough,
+        Advice::TooLarge,
+        Advice::Even,
+        Advice::TooMany,
     ];
 
     /// Whether write-back pays.
     pub fn pays(self) -> bool {
-        matches!(self, Verdict::WriteBack | Verdict::UnderLoad)
+        matches!(self, Advice::WriteBack | Advice::UnderLoad)
     }
 
     /// The verdict in a few words.
     pub fn short(self) -> &'static str {
         match self {
-            Verdict::WriteBack => "pays",
-            Verdict::UnderLoad => "pays under load",
-            Verdict::WriteThrough => "NO: write-through does",
-            Verdict::Even => "NO: even",
-            Verdict::TooLarge => "NO: too large",
-            Verdict::TooMany => "NO: too many keys",
+            Advice::WriteBack => "pays",
+            Advice::UnderLoad => "pays under load",
+            Advice::WriteThrough => "NO: write-through does",
+            Advice::Even => "NO: even",
+            Advice::TooLarge => "NO: too large",
+            Advice::TooMany => "NO: too many keys",
         }
     }
 
     /// The reason.
     pub fn reason(self) -> &'static str {
         match self {
-            Verdict::WriteBack => "more than any write-through cache",
-            Verdict::UnderLoad => "more than a write-through cache whose nodes are full",
-            Verdict::WriteThrough => {
+            Advice::WriteBack => "more than any write-through cache",
+            Advice::UnderLoad => "more than a write-through cache whose nodes are full",
+            Advice::WriteThrough => {
                 "a write-through cache does about as well: few writes go to what is hot"
             }
-            Verdict::TooLarge => "values are too large for a slot",
-            Verdict::Even => "the load is even already, or nearly",
-            Verdict::TooMany => "the load is spread over more keys than the cache holds",
+            Advice::TooLarge => "values are too large for a slot",
+            Advice::Even => "the load is even already, or nearly",
+            Advice::TooMany => "the load is spread over more keys than the cache holds",
         }
     }
 }
@@ -209,7 +209,7 @@ pub(super) struct Prediction {
     /// The fewest cached records that even the load out; `None`: no number does.
     pub(super) sufficient_records: Option<u64>,
     pub(super) steps: Vec<Step>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: Advice,
     pub(super) notes: Vec<String>,
 }
 
@@ -299,23 +299,23 @@ impl<'a> Map<'a> {
             .collect()
     }
 
-    fn verdict(&self) -> Verdict {
+    fn verdict(&self) -> Advice {
         let gain = |way| self.gain(way, self.rack.cache_records as usize);
         let back = gain(Way::ideal(Scheme::FarReach));
         // No gain is larger than one for which nodes serve no request.
         let is_better_than = |way| gain(way).is_finite() && back >= GAIN_MIN * gain(way);
         if is_better_than(Way::ideal(Scheme::NetCache)) {
-            Verdict::WriteBack
+            Advice::WriteBack
         } else if is_better_than(Way::closed_loop(Scheme::NetCache)) {
-            Verdict::UnderLoad
+            Advice::UnderLoad
         } else if back >= GAIN_MIN {
-            Verdict::WriteThrough
+            Advice::WriteThrough
         } else if self.gain_if_all_fit() >= GAIN_MIN {
-            Verdict::TooLarge
+            Advice::TooLarge
         } else if self.none.imbalance() < GAIN_MIN {
-            Verdict::Even
+            Advice::Even
         } else {
-            Verdict::TooMany
+            Advice::TooMany
         }
     }
 
@@ -329,7 +329,7 @@ impl<'a> Map<'a> {
 }
 
 /// The results of each policy with one map, and the verdict.
-pub(super) fn assess(traffic: &Traffic, rack: &Rack) -> (Vec<Outcome>, Verdict) {
+pub(super) fn assess(traffic: &Traffic, rack: &Rack) -> (Vec<Outcome>, Advice) {
     let map = Map::new(traffic, rack, 0);
     (Way::all().map(|way| map.outcome(way, None)).collect(), map.verdict())
 }

@@ -16,7 +16,7 @@ mod text;
 mod trace;
 mod traffic;
 
-pub use analysis::{GAIN_MIN, Verdict};
+pub use analysis::{Advice, GAIN_MIN};
 pub use overview::{Forecast, forecast};
 
 use crate::cli::{parse_positive, parse_theta};

@@ -2,7 +2,7 @@
 //! write-back does not pay.
 
 use super::SLOTS;
-use super::analysis::{Outcome, Rack, Verdict, Way, assess};
+use super::analysis::{Advice, Outcome, Rack, Way, assess};
 use super::text::gain;
 use super::traffic::Traffic;
 use crate::limit::EXACT_KEYS;
@@ -25,7 +25,7 @@ pub(super) struct Row {
     cacheable: [Option<bool>; 2],
     write_share: Option<f64>,
     outcomes: Vec<Outcome>,
-    verdict: Option<Verdict>,
+    verdict: Option<Advice>,
     /// Why there is no prediction.
     unknown: Option<String>,
 }
@@ -68,7 +68,7 @@ impl Row {
 fn outlook(
     cluster: &'static Cluster,
     rack: &Rack,
-) -> anyhow::Result<(Demand, Vec<Outcome>, Verdict)> {
+) -> anyhow::Result<(Demand, Vec<Outcome>, Advice)> {
     // Twice as many keys as are cached; each of the others draws a negligible share.
     let exact_keys = (2 * u64::from(rack.cache_records)).clamp(100_000, EXACT_KEYS);
     let traffic = Traffic::of_cluster(cluster, None, rack.slot_bytes.into(), exact_keys)?;
@@ -85,7 +85,7 @@ pub struct Forecast {
     /// Gain over no cache of write-back.
     pub write_back: Option<f64>,
     /// Whether write-back pays.
-    pub verdict: Verdict,
+    pub verdict: Advice,
 }
 
 /// The prediction of `switchback predict` for a cluster on a rack of `nodes` nodes, with defaults
@@ -160,7 +160,7 @@ pub(super) fn text(rows: &[Row], rack: &Rack) -> String {
             fits(row.cacheable[1]),
         ];
         cells.extend(ways().map(|way| known(row.gain(way))));
-        cells.push(row.verdict.map_or("unknown", Verdict::short).to_owned());
+        cells.push(row.verdict.map_or("unknown", Advice::short).to_owned());
         table.row(cells);
     }
     let _ = write!(text, "\n{table}");
@@ -196,7 +196,7 @@ fn fitting(rows: &[Row]) -> String {
 
 /// The clusters where write-back pays, and those where it doesn't, with reasons.
 fn paying(rows: &[Row]) -> String {
-    let of = |verdict: Verdict| -> Vec<String> {
+    let of = |verdict: Advice| -> Vec<String> {
         rows.iter()
             .filter(|row| row.verdict == Some(verdict))
             .map(|row| row.cluster.to_string())
@@ -208,7 +208,7 @@ fn paying(rows: &[Row]) -> String {
         "\nWRITE-BACK DOES NOT PAY in {not} of the {known} clusters whose figures are known:\n"
     );
     let list = |pays: bool, text: &mut String| {
-        for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
+        for verdict in Advice::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
             let clusters = of(verdict);
             if !clusters.is_empty() {
                 let _ = writeln!(

@@ -1,6 +1,6 @@
 //! Predictions for traces whose answers are known.
 
-use super::analysis::{Prediction, Rack, Verdict, Way, predict};
+use super::analysis::{Advice, Prediction, Rack, Way, predict};
 use super::traffic::Traffic;
 use super::{PredictArgs, SLOT_BYTES_MAX, overview, run, text, trace};
 use crate::workload::twitter;
@@ -68,7 +68,7 @@ fn one_hot_key_that_is_written() {
     );
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).hit_ratio, 0.9));
     assert!(near(prediction.outcome(Way::ideal(Scheme::FarReach)).limit.unwrap(), 10.0));
-    assert_eq!(prediction.verdict, Verdict::WriteBack);
+    assert_eq!(prediction.verdict, Advice::WriteBack);
     // With all records cached, nodes serve no request.
     assert_eq!(prediction.steps.last().unwrap().gains[Scheme::FarReach], None);
     assert!(text::text(&prediction).contains("It will help: write-back can gain 10.00"));
@@ -87,7 +87,7 @@ fn one_hot_key_that_is_read() {
     ] {
         assert!(near(gain(&prediction, way), 10.0), "{way:?}");
     }
-    assert_eq!(prediction.verdict, Verdict::WriteThrough);
+    assert_eq!(prediction.verdict, Advice::WriteThrough);
     assert!(text::text(&prediction).contains("not much more than write-through"));
 }
 
@@ -103,7 +103,7 @@ fn uniform_keys() {
     let one_node = predicted(&lines, Rack { cache_records: 64, ..RACK });
     assert!(near(gain(&one_node, Way::ideal(Scheme::FarReach)), 1.0 / 0.99));
     assert!(near(gain(&one_node, Way::ideal(Scheme::NetCache)), 1.0 / 0.995));
-    assert_eq!((one_node.verdict, one_node.sufficient_records), (Verdict::Even, Some(0)));
+    assert_eq!((one_node.verdict, one_node.sufficient_records), (Advice::Even, Some(0)));
     assert!(text::text(&one_node).contains("It will not help you: the load is even"));
     let loads: f64 = predicted(&lines, Rack { nodes: 4, ..RACK })
         .outcome(Way::ideal(Scheme::NoCache))
@@ -152,15 +152,15 @@ fn values_that_fit_no_slot() {
     );
     let lines = csv(&[("hot", "set", 500, 95), ("small", "get", 10, 5)]);
     let large = predicted(&lines, Rack { slot_bytes: 128, ..RACK });
-    assert_eq!(large.verdict, Verdict::TooLarge);
+    assert_eq!(large.verdict, Advice::TooLarge);
     assert!(
         text::text(&large)
             .contains("It will not help you: what is hot doesn't fit. Values of more than 128 B")
     );
-    assert_eq!(predicted(&lines, RACK).verdict, Verdict::WriteBack);
+    assert_eq!(predicted(&lines, RACK).verdict, Advice::WriteBack);
     // A key of 129 bytes fits no cache either.
     let long = csv(&[("k".repeat(129).as_str(), "set", 1, 95), ("small", "get", 10, 5)]);
-    assert_eq!(predicted(&long, RACK).verdict, Verdict::TooLarge);
+    assert_eq!(predicted(&long, RACK).verdict, Advice::TooLarge);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn more_hot_keys_than_the_cache_holds() {
     );
     assert_eq!(
         few.verdict,
-        Verdict::TooMany,
+        Advice::TooMany,
         "30 keys are uneven on 64 nodes, and nothing is cached"
     );
 }
@@ -191,7 +191,7 @@ fn more_hot_keys_than_the_cache_holds() {
 #[test]
 fn all_writes_all_reads_and_everything_cached() {
     for (op, through, verdict) in
-        [("get", f64::INFINITY, Verdict::WriteThrough), ("set", 1.0, Verdict::WriteBack)]
+        [("get", f64::INFINITY, Advice::WriteThrough), ("set", 1.0, Advice::WriteBack)]
     {
         let prediction = predicted(&csv(&[("a", op, 10, 5), ("b", op, 10, 3)]), RACK);
         assert_eq!(gain(&prediction, Way::ideal(Scheme::FarReach)), f64::INFINITY, "{op}");

@@ -1,6 +1,6 @@
 //! A prediction as text.
 
-use super::analysis::{Prediction, Rack, Verdict, Way};
+use super::analysis::{Advice, Prediction, Rack, Way};
 use crate::report::{grouped, percent};
 use std::fmt::Write as _;
 use switchback_terminal::Table;
@@ -154,25 +154,25 @@ fn verdict(prediction: &Prediction) -> String {
     let full = of(Way::closed_loop(Scheme::NetCache));
     let records = grouped(f64::from(prediction.rack.cache_records));
     match prediction.verdict {
-        Verdict::WriteBack => {
+        Advice::WriteBack => {
             format!(
                 "It will help: write-back can gain {back}, and the best write-through cache {through} (gains as above)."
             )
         }
-        Verdict::UnderLoad => format!(
+        Advice::UnderLoad => format!(
             "It will help: write-back can gain {back}. An ideal write-through cache would do as well ({through}), but while nodes are full one gains {full}."
         ),
-        Verdict::WriteThrough => format!(
+        Advice::WriteThrough => format!(
             "A cache will help (gain {back}), but write-back not much more than write-through ({full}): few writes go to what is hot."
         ),
-        Verdict::Even => {
+        Advice::Even => {
             "It will not help you: the load is even already, and spread over many keys.".to_owned()
         }
-        Verdict::TooLarge => format!(
+        Advice::TooLarge => format!(
             "It will not help you: what is hot doesn't fit. Values of more than {} B, and keys of more than 128 B, aren't cached.",
             prediction.rack.slot_bytes
         ),
-        Verdict::TooMany => format!(
+        Advice::TooMany => format!(
             "It will not help you: the busiest node's load is spread over many keys, of which {records} cached ones take too little off."
         ),
     }

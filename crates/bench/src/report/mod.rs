@@ -13,7 +13,7 @@ use crate::cli::LoadArgs;
 use crate::generator::{Measured, Recorder, STEP_NS, Tried, changes_within};
 use crate::limit::imbalance;
 use crate::rack::RackStatistics;
-use crate::verify::{Mismatch, Verdict};
+use crate::verify::{Mismatch, Verification};
 use crate::workload::Verb;
 use anyhow::Context as _;
 use hdrhistogram::Histogram;
@@ -172,7 +172,7 @@ pub(crate) struct Run {
     /// Answers that were checked; `null` without `--verify`.
     pub(crate) verified: Option<u64>,
     pub(crate) mismatches: Option<u64>,
-    pub(crate) verification: Option<Verdict>,
+    pub(crate) verification: Option<Verification>,
     /// Records that the sweep at the end should have read, but didn't.
     pub(crate) unswept: u64,
     /// Operations that ended in each tenth of a second.
@@ -244,7 +244,7 @@ impl Run {
             sent,
             unsent,
             late,
-            verdict,
+            verification,
             unswept,
             cached,
             outstanding,
@@ -298,8 +298,8 @@ impl Run {
             failed,
             loss: resent.max(failed),
             not_found: recorder.not_found,
-            verified: verdict.as_ref().map(|verdict| verdict.verified),
-            mismatches: verdict.as_ref().map(|verdict| verdict.mismatches),
+            verified: verification.as_ref().map(|verification| verification.verified),
+            mismatches: verification.as_ref().map(|verification| verification.mismatches),
             unswept,
             changes: context
                 .change_every
@@ -308,7 +308,7 @@ impl Run {
             cached_records: cached.len(),
             rack,
             seconds,
-            verification: verdict,
+            verification,
             is_result: true,
             objections: context.objections,
         };
@@ -329,10 +329,13 @@ impl Run {
             self.loss > LOSS_MAX,
             format!("{:.1} % of requests lost or sent again", self.loss * 100.0),
         );
-        if let Some(verdict) = &self.verification {
+        if let Some(verification) = &self.verification {
             say(
-                verdict.mismatches > 0,
-                format!("{} of {} answers are wrong", verdict.mismatches, verdict.verified),
+                verification.mismatches > 0,
+                format!(
+                    "{} of {} answers are wrong",
+                    verification.mismatches, verification.verified
+                ),
             );
         }
         if let (Some(false), Some(due)) = (self.kept_up, self.due_ops) {
@@ -353,16 +356,17 @@ impl Run {
                 self.unswept
             ));
         }
-        if let Some(verdict) = &self.verification
-            && verdict.unchecked > 0
+        if let Some(verification) = &self.verification
+            && verification.unchecked > 0
         {
-            self.objections.push(format!("{} answers could not be checked", verdict.unchecked));
+            self.objections
+                .push(format!("{} answers could not be checked", verification.unchecked));
         }
     }
 
     /// The first wrong answers.
     pub(crate) fn wrong(&self) -> &[Mismatch] {
-        self.verification.as_ref().map_or(&[], |verdict| &verdict.examples)
+        self.verification.as_ref().map_or(&[], |verification| &verification.examples)
     }
 }
 

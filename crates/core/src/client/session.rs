@@ -24,7 +24,7 @@ use switchback_wire::{
 };
 
 #[derive(Clone, Debug, Default)]
-enum State {
+enum LaneState {
     #[default]
     Free,
     /// Waits for the answer to the lane's packet.
@@ -43,7 +43,7 @@ enum State {
 #[derive(Clone, Debug)]
 struct Lane {
     request: u64,
-    state: State,
+    state: LaneState,
     /// Fragments of the common budget that it has taken.
     share: u16,
     /// It is held back: nothing of it was sent.
@@ -68,9 +68,11 @@ impl Lane {
     /// Its share of the budget for fragments while it transfers a large value.
     fn share_wanted(&self) -> Option<u16> {
         match &self.state {
-            State::Staging(staging) => Some(staging.count().min(FRAGMENTS_AT_ONCE)),
-            State::Pulling(pulled, ..) => Some(pulled.count().min(FRAGMENTS_AT_ONCE)),
-            State::Free | State::Open | State::Committing(_) | State::Done(_) => None,
+            LaneState::Staging(staging) => Some(staging.count().min(FRAGMENTS_AT_ONCE)),
+            LaneState::Pulling(pulled, ..) => Some(pulled.count().min(FRAGMENTS_AT_ONCE)),
+            LaneState::Free | LaneState::Open | LaneState::Committing(_) | LaneState::Done(_) => {
+                None
+            }
         }
     }
 
@@ -386,13 +388,13 @@ impl Session {
         let is_write = matches!(header.op, Op::Write | Op::Delete);
         let is_held = is_write && self.chains[chain].quiet.is_some();
         let lane = &mut self.lanes[index as usize];
-        assert!(matches!(lane.state, State::Free | State::Done(_)));
+        assert!(matches!(lane.state, LaneState::Free | LaneState::Done(_)));
         lane.request = header.request;
         lane.token = token;
         lane.submitted_us = now.monotonic_us;
         lane.attempt = 0;
         lane.refused = None;
-        lane.state = State::Open;
+        lane.state = LaneState::Open;
         lane.is_held = is_held;
         lane.chain = chain;
         lane.hash = header.key_hash;
@@ -402,7 +404,7 @@ impl Session {
             header.flags |= flags::LARGE;
             header.total_bytes = value.len() as u32;
             lane.packet.fill(&header, &[], key);
-            lane.state = State::Staging(Box::new(Staging::new(value, key.len())));
+            lane.state = LaneState::Staging(Box::new(Staging::new(value, key.len())));
             self.large_bytes += value.len();
         } else {
             lane.packet.fill(&header, value, key);
@@ -418,7 +420,7 @@ impl Session {
     #[inline]
     fn begin_to_send(&mut self, index: u32) {
         let lane = &self.lanes[index as usize];
-        if matches!(lane.state, State::Staging(_)) {
+        if matches!(lane.state, LaneState::Staging(_)) {
             self.transfer(index);
         } else {
             self.sends.push_back(Send::Request(index, lane.request));
@@ -497,7 +499,7 @@ impl Session {
     fn send_window(&mut self, index: u32) {
         let lane = &self.lanes[index as usize];
         match &lane.state {
-            State::Staging(_) => self.send_fragments(index, false),
+            LaneState::Staging(_) => self.send_fragments(index, false),
             _ => self.sends.push_back(Send::Request(index, lane.request)),
         }
     }
@@ -523,7 +525,7 @@ impl Session {
 
     fn send_fragments(&mut self, index: u32, again: bool) {
         let lane = &mut self.lanes[index as usize];
-        let State::Staging(staging) = &mut lane.state else { return };
+        let LaneState::Staging(staging) = &mut lane.state else { return };
         let (sends, request) = (&mut self.sends, lane.request);
         staging.next_to_send(again, |fragment| {
             sends.push_back(Send::Fragment(index, request, fragment))
@@ -536,27 +538,27 @@ impl Session {
         while let Some(send) = self.sends.pop_front() {
             let (Send::Request(index, request) | Send::Fragment(index, request, _)) = send;
             let Some(lane) = self.lanes.get(index as usize) else { continue };
-            let is_over =
-                lane.request != request || matches!(lane.state, State::Free | State::Done(_));
+            let is_over = lane.request != request
+                || matches!(lane.state, LaneState::Free | LaneState::Done(_));
             if is_over || lane.awaits_share() {
                 continue;
             }
             match (send, &lane.state) {
-                (Send::Request(..), State::Staging(_)) => continue,
-                (Send::Request(..), State::Pulling(pulled, first, count)) => {
+                (Send::Request(..), LaneState::Staging(_)) => continue,
+                (Send::Request(..), LaneState::Pulling(pulled, first, count)) => {
                     fill_pull(packet, &lane.packet, pulled.seq, *first, *count);
                 }
                 (Send::Request(..), _) => {
                     let fits = packet.copy_from(lane.packet.bytes());
                     fits.expect("a packet is as long as any other at most");
                 }
-                (Send::Fragment(_, _, fragment), State::Staging(staging)) => {
+                (Send::Fragment(_, _, fragment), LaneState::Staging(staging)) => {
                     fill_fragment(packet, &lane.packet, staging, fragment);
                 }
                 (Send::Fragment(..), _) => continue,
             }
             let (chain, hash) = (lane.chain, lane.hash);
-            let is_read = matches!(lane.state, State::Open) && lane.asked() == Op::Read;
+            let is_read = matches!(lane.state, LaneState::Open) && lane.asked() == Op::Read;
             // What isn't answered is sent again to the leaf: its spine may be dead.
             let spine = self.less_loaded_spine(chain, &hash, is_read && lane.attempt == 0);
             return Some(spine.unwrap_or_else(|| self.chains[chain].destination.of(packet)));
@@ -624,7 +626,8 @@ impl Session {
         let header = &parts.header;
         let index = header.lane.wrapping_sub(self.lane_first);
         let is_waiting = |lane: &&Lane| {
-            lane.request == header.request && !matches!(lane.state, State::Free | State::Done(_))
+            lane.request == header.request
+                && !matches!(lane.state, LaneState::Free | LaneState::Done(_))
         };
         let Some(chain) = self.lanes.get(index as usize).filter(is_waiting).map(|lane| lane.chain)
         else {
@@ -648,7 +651,7 @@ impl Session {
         let cached = header.has(flags::CACHED);
         if self.is_plain(index, header) {
             let ended = self.finish(now, index, cached);
-            self.lanes[index as usize].state = State::Free;
+            self.lanes[index as usize].state = LaneState::Free;
             let outcome = match header.op {
                 Op::ReadReply => self.read_answer(index, header, parts.value),
                 _ => self.written(index, header),
@@ -658,13 +661,13 @@ impl Session {
         let outcome = self.answer(now, index, header, parts.value)?;
         let ended = self.finish(now, index, cached);
         let previous = std::mem::take(&mut self.lanes[index as usize].state);
-        if let (State::Pulling(pulled, ..), Outcome::Value { seq, expiry_ms, .. }) =
+        if let (LaneState::Pulling(pulled, ..), Outcome::Value { seq, expiry_ms, .. }) =
             (previous, outcome)
             && pulled.is_complete()
         {
             let lane = &mut self.lanes[index as usize];
-            lane.state = State::Done(pulled);
-            let State::Done(pulled) = &lane.state else { unreachable!("just set") };
+            lane.state = LaneState::Done(pulled);
+            let LaneState::Done(pulled) = &lane.state else { unreachable!("just set") };
             let outcome = Outcome::Value { value: &pulled.value, seq, expiry_ms };
             return Some(ended.with(outcome, cached));
         }
@@ -696,11 +699,11 @@ impl Session {
 }
 
 /// Bytes of a large value that a lane holds.
-fn large_bytes(state: &State) -> usize {
+fn large_bytes(state: &LaneState) -> usize {
     match state {
-        State::Staging(staging) | State::Committing(staging) => staging.value.len(),
-        State::Pulling(pulled, ..) => pulled.value.len(),
-        State::Free | State::Open | State::Done(_) => 0,
+        LaneState::Staging(staging) | LaneState::Committing(staging) => staging.value.len(),
+        LaneState::Pulling(pulled, ..) => pulled.value.len(),
+        LaneState::Free | LaneState::Open | LaneState::Done(_) => 0,
     }
 }
 

@@ -15,7 +15,7 @@ use switchback_wire::KeyHash;
 
 /// What compactions have to know; they run in RocksDB's threads.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct FilterState {
     /// The durable floors. Raised only after the floors themselves are on the disk: the other way
     /// round a crash would leave absent keys below which writes are not refused.
     floors: RwLock<Floors>,
@@ -27,10 +27,10 @@ pub(crate) struct Shared {
     pub(crate) dropped: AtomicU64,
 }
 
-impl Shared {
+impl FilterState {
     /// With this clock: milliseconds since the Unix epoch.
-    pub(crate) fn new(now_ms: Arc<AtomicU64>) -> Shared {
-        Shared { now_ms, ..Shared::default() }
+    pub(crate) fn new(now_ms: Arc<AtomicU64>) -> FilterState {
+        FilterState { now_ms, ..FilterState::default() }
     }
 
     /// Brings the floors up to date.
@@ -55,11 +55,11 @@ impl Shared {
 }
 
 /// Makes a filter for each compaction.
-pub(crate) struct FloorFilter(pub(crate) Arc<Shared>);
+pub(crate) struct FloorFilter(pub(crate) Arc<FilterState>);
 
 /// Of one compaction. Floor and time are those of its beginning.
 pub(crate) struct OneCompaction {
-    shared: Arc<Shared>,
+    shared: Arc<FilterState>,
     floors: Floors,
     now_ms: u64,
 }

@@ -18,7 +18,7 @@ use crate::group::{Change, Group, RecordHead, Scanned, Store, Version};
 use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
 use crate::policy::{SyncPolicy, Urgency};
 use error::{engine_error, open_error};
-use floor_filter::{FloorFilter, Shared};
+use floor_filter::{FilterState, FloorFilter};
 use format::{COMPLETIONS, FloorOf, MARKS, RECORDS, STATE, STATE_SERVED, STATE_SHIM};
 use open::Stage;
 use options::Tuning;
@@ -62,7 +62,7 @@ struct RocksStore {
     policy: SyncPolicy,
     /// Forces the log to the disk in the background, under [`SyncPolicy::EverySec`].
     syncer: Option<Syncer>,
-    shared: Arc<Shared>,
+    shared: Arc<FilterState>,
     floors: Floors,
     synced: WriteOptions,
     unsynced: WriteOptions,
@@ -80,7 +80,7 @@ impl RocksEngine {
     ) -> Result<(RocksEngine, Loaded), OpenError> {
         let path = path.as_ref();
         let stage = open::claim(path)?;
-        let shared = Arc::new(Shared::new(Arc::clone(&options.clock)));
+        let shared = Arc::new(FilterState::new(Arc::clone(&options.clock)));
         let mut tuning = Tuning::new(options, FloorFilter(shared.clone()));
         tuning.db.create_if_missing(stage == Stage::Creating);
         let db = DB::open_cf_descriptors(&tuning.db, path, tuning.families())

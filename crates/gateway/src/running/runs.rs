@@ -6,7 +6,7 @@
 
 use super::{Link, Running};
 use crate::key_queues::NONE;
-use crate::operation::State;
+use crate::operation::OperationState;
 use switchback_core::client::{Completion, SubmitError};
 
 /// Operations of one request.
@@ -21,11 +21,11 @@ impl Running {
         // Of writes the last one is what remains; of reads each is as good.
         link.session.submit(self.now, self.operations[last].request(), u64::from(at))?;
         self.operations[at].run_last = last;
-        self.operations[at].state = State::Submitted;
+        self.operations[at].state = OperationState::Submitted;
         let mut member = at;
         while member != last {
             member = self.operations[member].places[0].next;
-            self.operations[member].state = State::Submitted;
+            self.operations[member].state = OperationState::Submitted;
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const LATE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Written since the last sync began, oldest first; since when.
     unsynced: Vec<Arc<File>>,
     since: Option<Instant>,
@@ -30,18 +30,22 @@ struct State {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SyncQueue {
     directory: PathBuf,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     changed: Condvar,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl SyncQueue {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, at_most: Duration) -> MutexGuard<'a, State> {
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, QueueState>,
+        at_most: Duration,
+    ) -> MutexGuard<'a, QueueState> {
         self.changed.wait_timeout(state, at_most).unwrap_or_else(PoisonError::into_inner).0
     }
 }
@@ -49,7 +53,7 @@ impl Shared {
 /// The background thread.
 #[derive(Debug)]
 pub(super) struct Background {
-    shared: Arc<Shared>,
+    shared: Arc<SyncQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -57,7 +61,7 @@ impl Background {
     /// Of the worker's spool in `directory`.
     pub(super) fn start(directory: &Path, worker: usize) -> io::Result<Background> {
         let (state, changed) = Default::default();
-        let shared = Arc::new(Shared { directory: directory.to_owned(), state, changed });
+        let shared = Arc::new(SyncQueue { directory: directory.to_owned(), state, changed });
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name(format!("sw-spool-{worker}"))
@@ -132,7 +136,7 @@ impl Drop for Background {
     }
 }
 
-fn run(shared: &Shared) {
+fn run(shared: &SyncQueue) {
     let mut state = shared.lock();
     loop {
         let due = state.since.map_or(PERIOD, |since| PERIOD.saturating_sub(since.elapsed()));
@@ -153,7 +157,10 @@ fn run(shared: &Shared) {
 }
 
 /// Syncs what was written, and the names of the files that it was written to.
-fn sync<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+fn sync<'a>(
+    shared: &'a SyncQueue,
+    mut state: MutexGuard<'a, QueueState>,
+) -> MutexGuard<'a, QueueState> {
     let files = std::mem::take(&mut state.unsynced);
     state.syncing = state.since.take();
     drop(state);

@@ -83,8 +83,8 @@ impl Progress {
         if earlier.stage == Stage::Whole {
             return Some("that one had come to its end");
         }
-        let has_copied_all = earlier.stage != Stage::Copying;
-        (has_copied_all && !deletes).then_some("that one had copied all, and was deleting")
+        let was_deleting = earlier.stage == Stage::Deleting;
+        (was_deleting && !deletes).then_some("that one had copied all, and was deleting")
     }
 
     fn begun_anew(&self, why: &str, deletes: bool) -> String {

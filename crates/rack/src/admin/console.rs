@@ -1,6 +1,6 @@
 //! The web console: its files, what it may know of the settings, and whether it may command.
 
-use super::Shared;
+use super::ServerState;
 use crate::config::{Console, ConsoleAccess, RackConfig};
 use axum::extract::{Path as UrlPath, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
@@ -165,7 +165,7 @@ fn settings(config: &RackConfig) -> Value {
     json!({ "shape": config.shape.name(), "settings": shown, "changed": changed })
 }
 
-pub(super) async fn config(State(shared): State<Shared>) -> axum::Json<Value> {
+pub(super) async fn config(State(shared): State<ServerState>) -> axum::Json<Value> {
     let Pages { access, token, settings, is_demo } = &shared.pages;
     let mut told = Value::clone(settings);
     told["console_access"] = access.name().into();
@@ -175,7 +175,7 @@ pub(super) async fn config(State(shared): State<Shared>) -> axum::Json<Value> {
 }
 
 /// `GET /`: the page for browsers, the list of paths for other programs.
-pub(super) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> Response {
+pub(super) async fn index(State(shared): State<ServerState>, headers: HeaderMap) -> Response {
     let accepts = headers.get(header::ACCEPT).and_then(|accepts| accepts.to_str().ok());
     let wants_page = accepts.is_some_and(|accepts| accepts.contains("text/html"));
     let mut answer = match wants_page && shared.pages.are_served() {
@@ -188,7 +188,7 @@ pub(super) async fn index(State(shared): State<Shared>, headers: HeaderMap) -> R
 
 /// `GET /console/...`: what the page loads.
 pub(super) async fn file(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     UrlPath(path): UrlPath<String>,
     uri: Uri,
     headers: HeaderMap,

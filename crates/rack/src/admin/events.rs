@@ -1,6 +1,6 @@
 //! `GET /events`: what has happened.
 
-use super::Shared;
+use super::ServerState;
 use crate::observer::{EVENTS_MAX, EventsStatus};
 use axum::Json;
 use axum::extract::{Query, State};
@@ -16,7 +16,7 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn events(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     Query(wanted): Query<Wanted>,
 ) -> Json<EventsStatus> {
     let limit = wanted.limit.unwrap_or(EVENTS_DEFAULT).min(EVENTS_MAX);

@@ -1,6 +1,6 @@
 //! `GET /heat`: requests by hash range over time.
 
-use super::{AdminError, Shared, answer, blocking};
+use super::{AdminError, ServerState, answer, blocking};
 use crate::observer::Seen;
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -36,7 +36,7 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn heat(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Response> {
     let seconds = wanted.seconds.unwrap_or(FINE_SECONDS).clamp(1, COARSE_SECONDS);
@@ -46,11 +46,11 @@ pub(super) async fn heat(
 
 /// Heat as this process saw it, or the one that has the gateway.
 pub(super) async fn told(
-    shared: &Shared,
+    shared: &ServerState,
     seconds: u64,
     columns: u64,
 ) -> Result<Result<HeatStatus, AdminError>, Response> {
-    let Shared { admin, observer, elsewhere, .. } = shared.clone();
+    let ServerState { admin, observer, elsewhere, .. } = shared.clone();
     let seen = move || match observer.heat(seconds, columns) {
         Some(seen) => Ok(status(&seen)),
         // As of a process without a gateway, or until the first look.

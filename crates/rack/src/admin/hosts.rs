@@ -2,7 +2,7 @@
 //! `evil.example` answers, and that name's owner can make it resolve to 127.0.0.1 (DNS rebinding);
 //! the request still says the name in `Host`. An IP address there can't be rebound.
 
-use super::Shared;
+use super::ServerState;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, Version, header};
@@ -107,7 +107,11 @@ fn plain(name: &str) -> String {
 }
 
 /// Refuses requests for other names, before anything else looks at them.
-pub(super) async fn check(State(shared): State<Shared>, request: Request, next: Next) -> Response {
+pub(super) async fn check(
+    State(shared): State<ServerState>,
+    request: Request,
+    next: Next,
+) -> Response {
     match shared.hosts.check(request.version(), request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refused) => refused.into_response(),

@@ -1,6 +1,6 @@
 //! `GET /hot`: the hottest keys now.
 
-use super::{AdminError, Shared, answer, blocking};
+use super::{AdminError, ServerState, answer, blocking};
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
@@ -94,7 +94,7 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn hot(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Response> {
     let limit = wanted.limit.unwrap_or(KEYS_DEFAULT).min(KEYS);
@@ -104,7 +104,7 @@ pub(super) async fn hot(
 
 /// The hottest keys, of this process or of the one that has the gateway.
 pub(super) async fn told(
-    shared: &Shared,
+    shared: &ServerState,
     limit: usize,
     seconds: u64,
 ) -> Result<Result<HotStatus, AdminError>, Response> {

@@ -1,6 +1,6 @@
 //! `GET /live`: a sample each second, as server-sent events (WHATWG HTML, "Server-sent events").
 
-use super::Shared;
+use super::ServerState;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, Sse};
@@ -23,7 +23,7 @@ impl Default for Places {
     }
 }
 
-pub(super) async fn live(State(shared): State<Shared>) -> Response {
+pub(super) async fn live(State(shared): State<ServerState>) -> Response {
     let Ok(place) = shared.watchers.0.try_acquire_owned() else {
         let why = format!(
             "{WATCHERS_MAX} programs watch already, which is the limit; /status answers all\n"

@@ -1,6 +1,6 @@
 //! `GET /machines`: whether the machines of the rack fit it, while it runs.
 
-use super::{Shared, blocking};
+use super::{ServerState, blocking};
 use crate::machine::{self, Check};
 use axum::Json;
 use axum::extract::State;
@@ -19,7 +19,7 @@ pub struct MachineStatus {
 
 /// This machine, and those of the parts that answer where this process can ask them; each once.
 pub(super) async fn machines(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
 ) -> Result<Json<Vec<MachineStatus>>, Response> {
     let config = shared.config.clone();
     let here = blocking(move || MachineStatus {

@@ -514,7 +514,7 @@ fn connections_that_say_nothing_make_room_for_others() {
     let limits = Limits { connections: 3, head: Duration::from_millis(200), ..LIMITS };
     let address = "127.0.0.1:0".parse().unwrap();
     let admin = Arc::new(Fake::default());
-    let shared = Shared::new(&RackConfig::default(), admin, Sources::default()).unwrap();
+    let shared = ServerState::new(&RackConfig::default(), admin, Sources::default()).unwrap();
     let server = MetricsServer::limited(address, shared, limits).unwrap();
     let mut open: Vec<_> = (0..6).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for (index, stream) in open.iter_mut().enumerate() {

@@ -2,8 +2,8 @@
 //! or another number of nodes.
 
 use super::{
-    AdminError, HeatStatus, HotKeyStatus, HotStatus, KeyPlace, PartitionStatus, Shared, answer,
-    blocking, heat, hot,
+    AdminError, HeatStatus, HotKeyStatus, HotStatus, KeyPlace, PartitionStatus, ServerState,
+    answer, blocking, heat, hot,
 };
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -200,13 +200,16 @@ pub(super) struct Wanted {
 }
 
 pub(super) async fn whatif(
-    State(shared): State<Shared>,
+    State(shared): State<ServerState>,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Response> {
     Ok(answer(what_if(&shared, wanted).await?))
 }
 
-async fn what_if(shared: &Shared, wanted: Wanted) -> Result<Result<WhatIf, AdminError>, Response> {
+async fn what_if(
+    shared: &ServerState,
+    wanted: Wanted,
+) -> Result<Result<WhatIf, AdminError>, Response> {
     let heat = heat::told(shared, SECONDS_MAX, SECONDS_MAX).await?;
     let hot = hot::told(shared, KEYS, SECONDS_MAX).await?;
     let admin = shared.admin.clone();

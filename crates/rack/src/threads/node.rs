@@ -55,7 +55,7 @@ impl NodeLinks {
 /// What others may know and ask of a running node.
 #[derive(Clone)]
 pub struct NodeHandle {
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<NodeCounters>>,
     served: Arc<AtomicU64>,
     calls: Sender<Call>,
 }
@@ -63,14 +63,14 @@ pub struct NodeHandle {
 type Call = Box<dyn FnOnce(&mut dyn Engine) + Send>;
 
 #[derive(Clone, Debug, Default)]
-struct Shared {
+struct NodeCounters {
     shim: NodeStatistics,
     engine: Statistics,
     queued: usize,
 }
 
 impl NodeHandle {
-    fn shared(&self) -> Shared {
+    fn shared(&self) -> NodeCounters {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -160,7 +160,7 @@ struct Running {
     done: Vec<EngineDone>,
     capacity: Option<Capacity>,
     served: Arc<AtomicU64>,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<NodeCounters>>,
     calls: Receiver<Call>,
     next_share_us: u64,
     /// The last failure that the log was told of.
@@ -310,7 +310,8 @@ impl NodeThread {
         }
         running.next_share_us = now.in_us(100_000);
         let engine = self.engine.statistics();
-        let shared = Shared { shim: self.shim.statistics(), engine, queued: running.backlog.len() };
+        let shared =
+            NodeCounters { shim: self.shim.statistics(), engine, queued: running.backlog.len() };
         *running.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
         let (node, failure) = (self.shim.index(), self.shim.failure(now));
         if failure != running.told.as_deref() {

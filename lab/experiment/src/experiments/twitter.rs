@@ -11,7 +11,7 @@ use super::{Context, Finding};
 use crate::confidence::Estimate;
 use crate::output::{COMMIT, Csv, Figure, Series, Style, Table, Ticks};
 use crate::trial::{Case, Effort, Measured};
-use switchback_bench::predict::{Forecast, GAIN_MIN, SLOT_BYTES_MAX, SLOTS, Verdict, forecast};
+use switchback_bench::predict::{Advice, Forecast, GAIN_MIN, SLOT_BYTES_MAX, SLOTS, forecast};
 use switchback_bench::workload::{Cluster, Demand, ValueBytes, Workload, twitter};
 use switchback_wire::{PerScheme, Scheme};
 
@@ -141,16 +141,16 @@ impl Row {
 
     /// The verdict: from the measured gains, by the rule that `predict` applies to limits; the
     /// reason why write-back doesn't pay is that of `predict`.
-    fn verdict(&self) -> Option<Verdict> {
+    fn verdict(&self) -> Option<Advice> {
         let forecast = self.forecast.map(|forecast| forecast.verdict);
         match (self.gain_over(Scheme::NoCache)?, self.gain_over(Scheme::NetCache)?, forecast?) {
-            (_, over_through, Verdict::WriteBack) if over_through >= GAIN_MIN => {
-                Some(Verdict::WriteBack)
+            (_, over_through, Advice::WriteBack) if over_through >= GAIN_MIN => {
+                Some(Advice::WriteBack)
             }
-            (_, over_through, _) if over_through >= GAIN_MIN => Some(Verdict::UnderLoad),
-            (over_none, ..) if over_none >= GAIN_MIN => Some(Verdict::WriteThrough),
-            (.., why) if !why.pays() && why != Verdict::WriteThrough => Some(why),
-            _ => Some(Verdict::TooMany),
+            (_, over_through, _) if over_through >= GAIN_MIN => Some(Advice::UnderLoad),
+            (over_none, ..) if over_none >= GAIN_MIN => Some(Advice::WriteThrough),
+            (.., why) if !why.pays() && why != Advice::WriteThrough => Some(why),
+            _ => Some(Advice::TooMany),
         }
     }
 
@@ -178,7 +178,7 @@ impl Row {
 /// ones come last.
 fn by_gain(rows: &[Row]) -> Vec<&Row> {
     let key = |row: &Row| {
-        let pays = row.verdict().is_some_and(Verdict::pays);
+        let pays = row.verdict().is_some_and(Advice::pays);
         let over_through = row.gain_over(Scheme::NetCache).unwrap_or(0.0);
         (pays, if pays { over_through } else { 0.0 }, row.gain_over(Scheme::NoCache).unwrap_or(0.0))
     };
@@ -228,7 +228,7 @@ little more for each byte.";
 fn agreement(rows: &[Row]) -> (String, Vec<String>) {
     let judged: Vec<_> = rows.iter().filter(|row| !row.runs.is_empty()).collect();
     let agrees = |row: &Row| {
-        row.verdict().map(Verdict::pays) == row.forecast.map(|forecast| forecast.verdict.pays())
+        row.verdict().map(Advice::pays) == row.forecast.map(|forecast| forecast.verdict.pays())
     };
     let others: Vec<_> = judged
         .iter()
@@ -254,7 +254,7 @@ fn verdicts(rows: &[Row]) -> Table {
     };
     let said = |pays| if pays { "pays" } else { "does NOT pay" };
     for pays in [false, true] {
-        for verdict in Verdict::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
+        for verdict in Advice::ALL.into_iter().filter(|verdict| verdict.pays() == pays) {
             add(
                 format!("{}: {}", said(pays), verdict.reason()),
                 which(&|row| row.verdict() == Some(verdict)),
@@ -464,7 +464,7 @@ fn clusters_csv(context: &Context, rows: &[Row]) -> Csv {
         );
         fields.push(some(row.of(|m| m[Scheme::FarReach].limit_ops).map(|ops| ops.mean), 0));
         fields.extend(Scheme::baselines().map(|other| some(row.gain_over(other), 3)));
-        fields.push(row.verdict().map_or("unknown", Verdict::short).to_owned());
+        fields.push(row.verdict().map_or("unknown", Advice::short).to_owned());
         fields.push(row.forecast.map_or("unknown", |forecast| forecast.verdict.short()).to_owned());
         fields.push(row.unrun.clone().unwrap_or_default());
         fields.extend([
@@ -546,9 +546,9 @@ mod tests {
         // nothing published; no exponent.
         let rows = of(&["40", "3", "15", "8", "5", "43"]);
         let verdicts: Vec<_> = rows.iter().map(Row::verdict).collect();
-        assert_eq!(verdicts[1], Some(Verdict::WriteThrough), "reads only");
-        assert_eq!(verdicts[2], Some(Verdict::Even), "keys that are used once");
-        assert_eq!(verdicts[3], Some(Verdict::TooLarge));
+        assert_eq!(verdicts[1], Some(Advice::WriteThrough), "reads only");
+        assert_eq!(verdicts[2], Some(Advice::Even), "keys that are used once");
+        assert_eq!(verdicts[3], Some(Advice::TooLarge));
         assert_eq!(verdicts[4..], [None, None]);
         assert!(
             rows[0].runs.len() == 1

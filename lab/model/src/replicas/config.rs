@@ -62,7 +62,7 @@ pub struct Config {
     pub without: Vec<Mechanism>,
     /// Only what clients see counts, not yet that a node lacks something.
     pub only_seen: bool,
-    /// Keep packets that can't matter any more: the same verdict, and more states.
+    /// Keep packets that can't matter any more: the same decision, and more states.
     pub keeps_dead_packets: bool,
 }
 

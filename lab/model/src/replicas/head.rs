@@ -1,7 +1,7 @@
 //! The head: what it makes of requests and commands (protocol, section 5).
 
 use super::Mechanism;
-use super::state::{Command, Node, Packet, To, Verdict};
+use super::state::{Command, Decision, Node, Packet, To};
 use super::step::Step;
 use super::stored::{Completion, Stored, Version};
 use crate::state::Op;
@@ -47,11 +47,11 @@ impl Step<'_> {
         match packet.op {
             Op::FencedRead => {
                 let effect = self.raise_fence(node, packet.guard);
-                self.pass_on(node, effect, Some(Verdict::Fenced(packet)));
+                self.pass_on(node, effect, Some(Decision::Fenced(packet)));
             }
             Op::EmbeddedRead => {
                 let effect = self.store_from_cache(node, packet.version);
-                self.pass_on(node, effect, Some(Verdict::Embedded(packet)));
+                self.pass_on(node, effect, Some(Decision::Embedded(packet)));
             }
             Op::Write | Op::ConditionalWrite => self.decide_write(node, packet),
             _ => {}
@@ -91,19 +91,19 @@ impl Step<'_> {
         let is_unsure = is_absent || base < newest;
         let nothing = Stored::default();
         if conditional && done == (Completion { request, seq }) {
-            self.pass_on(node, nothing, Some(Verdict::Ran(packet)));
+            self.pass_on(node, nothing, Some(Decision::Ran(packet)));
         } else if conditional && done.request > request {
             // Nothing waits for it any more.
         } else if conditional && seq <= newest {
-            self.pass_on(node, nothing, Some(Verdict::Refused(packet, newest)));
+            self.pass_on(node, nothing, Some(Decision::Refused(packet, newest)));
         } else if seq == newest {
-            self.pass_on(node, nothing, Some(Verdict::Ran(packet)));
+            self.pass_on(node, nothing, Some(Decision::Ran(packet)));
         } else if is_unsure && seq <= floor {
             // It may have run, and its record may have been dropped since.
         } else if seq <= base {
-            self.pass_on(node, nothing, Some(Verdict::Overwritten(packet)));
+            self.pass_on(node, nothing, Some(Decision::Overwritten(packet)));
         } else if seq <= newest.max(stored.fence).max(floor) {
-            self.pass_on(node, nothing, Some(Verdict::Bounced(packet)));
+            self.pass_on(node, nothing, Some(Decision::Bounced(packet)));
         } else if conditional && guard != newest {
             self.refuse(node, packet);
         } else {
@@ -119,7 +119,7 @@ impl Step<'_> {
         let effect = self.raise_fence(node, fence);
         let replicated = self.has(Mechanism::RefusalFenced);
         let effect = if replicated { effect } else { Stored::default() };
-        self.pass_on(node, effect, Some(Verdict::Refused(packet, newest)));
+        self.pass_on(node, effect, Some(Decision::Refused(packet, newest)));
     }
 
     fn apply(&mut self, node: u8, packet: Packet) {
@@ -134,7 +134,7 @@ impl Step<'_> {
         }
         stored.version = version;
         let effect = stored.since(&before);
-        self.pass_on(node, effect, Some(Verdict::Ran(packet)));
+        self.pass_on(node, effect, Some(Decision::Ran(packet)));
     }
 
     /// The key is hot, and offered; or an offer that may be lost is made again.
@@ -146,7 +146,7 @@ impl Step<'_> {
             self.state.spent.offers += 1;
         }
         let stored = self.state.node(node).stored;
-        self.pass_on(node, stored.since(&before), Some(Verdict::Offered(stored.mark)));
+        self.pass_on(node, stored.since(&before), Some(Decision::Offered(stored.mark)));
     }
 
     /// A command of the controller to the head of the moment.
@@ -155,11 +155,11 @@ impl Step<'_> {
         match command {
             // Not under this mark: it is taken for a late one, of what was stored long ago.
             Command::Store(mark, _) if before.mark != mark => {
-                self.pass_on(node, Stored::default(), Some(Verdict::EvictionStored(mark)));
+                self.pass_on(node, Stored::default(), Some(Decision::EvictionStored(mark)));
             }
             Command::Store(mark, version) => {
                 let effect = self.store_from_cache(node, version);
-                self.pass_on(node, effect, Some(Verdict::EvictionStored(mark)));
+                self.pass_on(node, effect, Some(Decision::EvictionStored(mark)));
             }
             Command::Clear(mark) if before.mark == mark => {
                 let stored = &mut self.state.node_mut(node).stored;

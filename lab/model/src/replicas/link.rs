@@ -1,7 +1,7 @@
 //! Links between nodes: what goes over them, what leaves at their end, what comes again.
 
 use super::Mechanism;
-use super::state::{Command, Frame, Node, Packet, State, To, Verdict};
+use super::state::{Command, Decision, Frame, Node, Packet, State, To};
 use super::step::Step;
 use super::stored::Stored;
 use crate::state::Op;
@@ -10,74 +10,76 @@ use crate::state::Op;
 const FRAMES_MAX: usize = 16;
 
 impl Step<'_> {
-    /// What a node has stored goes on, and so does the verdict; or that leaves, at the tail.
-    pub(super) fn pass_on(&mut self, node: u8, effect: Stored, verdict: Option<Verdict>) {
+    /// What a node has stored goes on, and so does the decision; or that leaves, at the tail.
+    pub(super) fn pass_on(&mut self, node: u8, effect: Stored, decision: Option<Decision>) {
         let Node { view: number, open, .. } = self.state.node(node);
         let view = self.state.view(number);
         let is_tail = view.tail() == node;
         let leaves_here = is_tail
-            || view.head() == node && verdict.is_some_and(|verdict| self.leaves_early(verdict));
-        if let Some(verdict) = verdict
+            || view.head() == node && decision.is_some_and(|decision| self.leaves_early(decision));
+        if let Some(decision) = decision
             && leaves_here
             && (open || !is_tail)
         {
-            self.say(node, verdict);
+            self.say(node, decision);
         }
         let Some(next) = view.next(node) else { return };
         let changes = !effect.is_empty();
         self.state.node_mut(node).unconfirmed |= changes;
-        let verdict = verdict.filter(|_| !leaves_here);
-        if changes || verdict.is_some() {
+        let decision = decision.filter(|_| !leaves_here);
+        if changes || decision.is_some() {
             self.put_on_link(Frame {
                 from: node,
                 to: next,
                 view: number,
                 effect,
-                verdict,
+                decision,
                 flush: false,
             });
         }
     }
 
-    /// Whether a verdict leaves at the head already, since the mechanism that forbids it is left
+    /// Whether a decision leaves at the head already, since the mechanism that forbids it is left
     /// out.
-    fn leaves_early(&self, verdict: Verdict) -> bool {
-        let mechanism = match verdict {
-            Verdict::Refused(..) => Mechanism::TailRefuses,
-            Verdict::Overwritten(_) => Mechanism::TailAnswersOverwritten,
-            Verdict::Bounced(_) => Mechanism::TailBounces,
-            Verdict::EvictionStored(_) => Mechanism::TailConfirmsStore,
-            Verdict::Offered(_) => Mechanism::TailConfirmsOffer,
-            Verdict::Ran(_) | Verdict::Fenced(_) | Verdict::Embedded(_) => Mechanism::TailAnswers,
+    fn leaves_early(&self, decision: Decision) -> bool {
+        let mechanism = match decision {
+            Decision::Refused(..) => Mechanism::TailRefuses,
+            Decision::Overwritten(_) => Mechanism::TailAnswersOverwritten,
+            Decision::Bounced(_) => Mechanism::TailBounces,
+            Decision::EvictionStored(_) => Mechanism::TailConfirmsStore,
+            Decision::Offered(_) => Mechanism::TailConfirmsOffer,
+            Decision::Ran(_) | Decision::Fenced(_) | Decision::Embedded(_) => {
+                Mechanism::TailAnswers
+            }
         };
         !self.has(mechanism)
     }
 
-    /// A verdict leaves.
-    fn say(&mut self, node: u8, verdict: Verdict) {
+    /// A decision leaves.
+    fn say(&mut self, node: u8, decision: Decision) {
         let to_switch =
             |packet: Packet, op| Packet { to: To::Switch, op, view: 0, guard: 0, ..packet };
-        match verdict {
-            Verdict::Ran(packet) | Verdict::Overwritten(packet) => {
+        match decision {
+            Decision::Ran(packet) | Decision::Overwritten(packet) => {
                 self.told(packet.version.seq);
                 if self.state.node(node).stored.version == packet.version {
                     self.shown(packet.version);
                 }
                 self.state.send(to_switch(packet, Op::WriteReply));
             }
-            Verdict::Refused(packet, because_of) => {
+            Decision::Refused(packet, because_of) => {
                 self.told(because_of);
                 self.state.send(to_switch(packet, Op::ConditionFailed));
             }
-            Verdict::Bounced(packet) => {
+            Decision::Bounced(packet) => {
                 let conditional = packet.op == Op::ConditionalWrite;
                 let op = if conditional { Op::BounceConditional } else { Op::Bounce };
                 self.state.send(Packet { guard: packet.guard, ..to_switch(packet, op) });
             }
-            Verdict::Fenced(packet) => self.answer_read(node, packet, Op::FencedReadReply),
-            Verdict::Embedded(packet) => self.answer_read(node, packet, Op::ReadReply),
-            Verdict::EvictionStored(mark) => self.state.command(Command::Remove(mark)),
-            Verdict::Offered(mark) => {
+            Decision::Fenced(packet) => self.answer_read(node, packet, Op::FencedReadReply),
+            Decision::Embedded(packet) => self.answer_read(node, packet, Op::ReadReply),
+            Decision::EvictionStored(mark) => self.state.command(Command::Remove(mark)),
+            Decision::Offered(mark) => {
                 if mark > self.state.switch.admitted_to {
                     self.state.command(Command::Admit(mark));
                 }
@@ -110,8 +112,8 @@ impl Step<'_> {
             return;
         }
         self.state.node_mut(to).open |= frame.flush && frame.view == number && view.tail() == to;
-        if changes || frame.verdict.is_some() {
-            self.pass_on(to, frame.effect, frame.verdict);
+        if changes || frame.decision.is_some() {
+            self.pass_on(to, frame.effect, frame.decision);
         }
     }
 
@@ -146,7 +148,7 @@ impl Step<'_> {
             to: next,
             view: number,
             effect,
-            verdict: None,
+            decision: None,
             flush,
         };
         if unconfirmed && self.has(Mechanism::Resend) {
@@ -174,7 +176,7 @@ impl State {
     /// the answer is under way gets that one. Nor does it carry the same effect twice in a row.
     fn adds_nothing(&self, frame: &Frame) -> bool {
         let mut under_way = self.link(frame.from, frame.to);
-        match frame.verdict {
+        match frame.decision {
             Some(_) => under_way.any(|other| other == frame),
             None => under_way.next_back() == Some(frame),
         }
@@ -182,7 +184,7 @@ impl State {
 
     /// Whether an offer is on its way to the switch.
     pub(super) fn offer_is_under_way(&self) -> bool {
-        let is_offer = |frame: &Frame| matches!(frame.verdict, Some(Verdict::Offered(_)));
+        let is_offer = |frame: &Frame| matches!(frame.decision, Some(Decision::Offered(_)));
         let is_admission = |command: &Command| matches!(command, Command::Admit(_));
         self.frames.iter().any(is_offer) || self.commands.iter().any(is_admission)
     }

@@ -3,7 +3,7 @@
 //!
 //! The first replica, the *head*, alone decides about requests. What it decided travels from
 //! replica to replica over links that keep order: what has changed (the *effect*), and what is to
-//! be answered (the *verdict*). Each stores the effect, then passes both on; the last one, the
+//! be answered (the *decision*). Each stores the effect, then passes both on; the last one, the
 //! *tail*, answers. Which nodes are the replicas, and in which order, is a *view*: it has a number,
 //! which packets and frames carry. The directory makes views; switch and nodes learn of them one by
 //! one.

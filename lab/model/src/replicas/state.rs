@@ -34,7 +34,7 @@ pub(super) struct Packet {
 
 /// What a head has decided, and the tail says.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) enum Verdict {
+pub(super) enum Decision {
     /// The write has run.
     Ran(Packet),
     /// It has run, or what is newer stands for it.
@@ -60,7 +60,7 @@ pub(super) struct Frame {
     pub(super) to: u8,
     pub(super) view: u8,
     pub(super) effect: Stored,
-    pub(super) verdict: Option<Verdict>,
+    pub(super) decision: Option<Decision>,
     /// All that was unconfirmed when the view began came before it.
     pub(super) flush: bool,
 }

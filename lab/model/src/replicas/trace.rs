@@ -1,7 +1,7 @@
 //! A counterexample, told step by step.
 
 use super::config::Config;
-use super::state::{Command, Node, Packet, State, To, Verdict};
+use super::state::{Command, Decision, Node, Packet, State, To};
 use super::step::Action;
 use super::stored::{Stored, Version};
 use crate::explore::Model as _;
@@ -82,18 +82,20 @@ impl fmt::Display for Shown<'_> {
 fn show_frame(f: &mut fmt::Formatter<'_>, state: &State, from: u8, to: u8) -> fmt::Result {
     let frame = state.link(from, to).next().expect("there is a frame on the link");
     write!(f, "node {to} gets of node {from} in view {}: {}", frame.view, frame.effect)?;
-    match frame.verdict {
+    match frame.decision {
         None => {}
-        Some(Verdict::Ran(packet)) => write!(f, ", \"{} ran\"", packet.version)?,
-        Some(Verdict::Overwritten(packet)) => write!(f, ", \"{} is overwritten\"", packet.version)?,
-        Some(Verdict::Refused(packet, because_of)) => {
+        Some(Decision::Ran(packet)) => write!(f, ", \"{} ran\"", packet.version)?,
+        Some(Decision::Overwritten(packet)) => {
+            write!(f, ", \"{} is overwritten\"", packet.version)?
+        }
+        Some(Decision::Refused(packet, because_of)) => {
             write!(f, ", \"{} is refused because of @{because_of}\"", packet.version)?;
         }
-        Some(Verdict::Bounced(packet)) => write!(f, ", \"{} is bounced\"", packet.version)?,
-        Some(Verdict::Fenced(packet)) => write!(f, ", \"fenced up to {}\"", packet.guard)?,
-        Some(Verdict::Embedded(packet)) => write!(f, ", \"{} was embedded\"", packet.version)?,
-        Some(Verdict::EvictionStored(mark)) => write!(f, ", \"stored under mark {mark}\"")?,
-        Some(Verdict::Offered(mark)) => write!(f, ", \"offered under mark {mark}\"")?,
+        Some(Decision::Bounced(packet)) => write!(f, ", \"{} is bounced\"", packet.version)?,
+        Some(Decision::Fenced(packet)) => write!(f, ", \"fenced up to {}\"", packet.guard)?,
+        Some(Decision::Embedded(packet)) => write!(f, ", \"{} was embedded\"", packet.version)?,
+        Some(Decision::EvictionStored(mark)) => write!(f, ", \"stored under mark {mark}\"")?,
+        Some(Decision::Offered(mark)) => write!(f, ", \"offered under mark {mark}\"")?,
     }
     f.write_str(if frame.flush { ", FLUSH" } else { "" })
 }

@@ -173,7 +173,7 @@ impl<O: Object> Search<'_, O> {
 }
 
 /// A simulated key: its state is the last change.
-struct Record<'a> {
+struct KeyHistory<'a> {
     ops: Vec<(OpIndex, &'a Op)>,
     all: &'a [Op],
     /// Which operation made a version.
@@ -216,7 +216,8 @@ pub fn search(history: &History, key: u32, operations: usize, steps: u64) -> Sea
     };
     let intervals: Vec<_> = ops.iter().map(interval).collect();
     let operations = ops.len();
-    let found = find_order(&Record { ops, all: &history.ops, writers }, &NO_OP, &intervals, steps);
+    let found =
+        find_order(&KeyHistory { ops, all: &history.ops, writers }, &NO_OP, &intervals, steps);
     Searched { operations, found }
 }
 
@@ -233,7 +234,7 @@ fn end_of_searchable(of_key: &[(OpIndex, &Op)], operations: usize) -> u64 {
     [too_many, expiring, lost].into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
-impl Object for Record<'_> {
+impl Object for KeyHistory<'_> {
     type State = OpIndex;
 
     fn apply(&self, &state: &OpIndex, at: usize) -> Option<OpIndex> {
@@ -261,7 +262,7 @@ impl Object for Record<'_> {
     }
 }
 
-impl Record<'_> {
+impl KeyHistory<'_> {
     /// Whether a conditional write can have found this: the version that it was told, if that is
     /// known, and not the one it expects.
     fn is_refused(&self, state: OpIndex, op: &Op) -> bool {

@@ -232,7 +232,7 @@ impl<'a> Key<'a> {
 
 /// What a history came to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Verdict {
+pub struct HistoryResult {
     /// All commands.
     pub commands: u64,
     /// Commands with an answer.
@@ -249,21 +249,21 @@ pub struct Verdict {
 }
 
 /// Checks a history, see the [module](self). An error says which line is wrong, and how.
-pub fn check(lines: &str) -> Result<Verdict, String> {
+pub fn check(lines: &str) -> Result<HistoryResult, String> {
     let keys = read(lines)?;
-    let mut verdict = Verdict { keys: keys.len() as u64, ..Verdict::default() };
+    let mut result = HistoryResult { keys: keys.len() as u64, ..HistoryResult::default() };
     for (name, asked) in &keys {
-        verdict.commands += asked.len() as u64;
-        verdict.answered += asked.iter().filter(|asked| asked.reply.is_some()).count() as u64;
+        result.commands += asked.len() as u64;
+        result.answered += asked.iter().filter(|asked| asked.reply.is_some()).count() as u64;
         let asked: Vec<&Asked> = asked.iter().collect();
         match Key::search(&asked, u64::MAX - 1) {
             Found::Order => {}
-            Found::GaveUp => verdict.undecided.push(name.clone()),
-            Found::NoOrder => verdict.violations.push(explain(name, &asked)),
+            Found::GaveUp => result.undecided.push(name.clone()),
+            Found::NoOrder => result.violations.push(explain(name, &asked)),
         }
     }
-    verdict.unknown = verdict.commands - verdict.answered;
-    Ok(verdict)
+    result.unknown = result.commands - result.answered;
+    Ok(result)
 }
 
 /// The commands that happened or may have, by key.
@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     /// `client command...` asks, `client = reply`, `client failed` and `client ?` end it.
-    fn verdict(script: &str) -> Verdict {
+    fn result(script: &str) -> HistoryResult {
         let event = |line: &str| {
             let (client, rest) = line.trim().split_once(' ').unwrap();
             match rest.split_once(' ') {
@@ -370,9 +370,9 @@ mod tests {
     }
 
     fn is_good(script: &str) -> bool {
-        let verdict = verdict(script);
-        assert!(verdict.undecided.is_empty());
-        verdict.violations.is_empty()
+        let result = result(script);
+        assert!(result.undecided.is_empty());
+        result.violations.is_empty()
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
     fn a_violation_shows_the_answer_that_cannot_be() {
         let script =
             r#"1 SET k a; 1 = "OK"; 1 SET j b; 1 = "OK"; 2 GET k; 2 = null; 2 GET k; 2 = "a""#;
-        let found = verdict(script);
+        let found = result(script);
         let expected = "key k: no order of its commands explains the answer in line 6\n  \
                         line 1 client 1: SET k a -> Text(\"OK\") in line 2\n  line 5 client 2: GET k -> Nothing(()) in line 6\n";
         assert_eq!(found.violations, [expected]);

@@ -1,6 +1,6 @@
 //! What building Switchback in a checkout needs.
 
-use super::{Check, Verdict, first_line, tool, version_in};
+use super::{Check, Fitness, first_line, tool, version_in};
 use std::path::Path;
 
 const BUILD: &str = "building from this checkout";
@@ -34,7 +34,7 @@ fn rust() -> Check {
 
 fn compiler() -> Check {
     let mend = "apt-get install build-essential, for RocksDB";
-    tool(BUILD, "C++ compiler", "c++", Verdict::Missing, mend)
+    tool(BUILD, "C++ compiler", "c++", Fitness::Missing, mend)
 }
 
 /// RocksDB's bindings are generated with it.
@@ -71,5 +71,5 @@ fn libclang() -> Check {
 
 fn ccache() -> Check {
     let mend = "apt-get install ccache: RocksDB is rebuilt in a minute instead of ten";
-    tool(BUILD, "ccache", "ccache", Verdict::Optional, mend)
+    tool(BUILD, "ccache", "ccache", Fitness::Optional, mend)
 }

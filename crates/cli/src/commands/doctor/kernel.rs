@@ -1,7 +1,7 @@
 //! What the datapath in the kernel needs: looked up first, judged then, so that the judgement can
 //! be tested with any machine.
 
-use super::{Check, Verdict, first_line, version_in};
+use super::{Check, Fitness, first_line, version_in};
 use crate::output::bytes;
 use std::fs::read_to_string;
 use std::net::IpAddr;
@@ -99,7 +99,7 @@ impl Facts {
 
     /// Something without which it doesn't run.
     fn needed(&self, name: &str, found: impl Into<String>, mend: impl Into<String>) -> Check {
-        let verdict = if self.wanted { Verdict::Missing } else { Verdict::Optional };
+        let verdict = if self.wanted { Fitness::Missing } else { Fitness::Optional };
         Check { verdict, ..Check::optional(GROUP, name, found, mend) }
     }
 }
@@ -465,10 +465,10 @@ mod tests {
     }
 
     /// The checks that a change of the good machine makes fail: name, verdict, remedy.
-    fn broken(change: impl FnOnce(&mut Facts)) -> Vec<(String, Verdict, String)> {
+    fn broken(change: impl FnOnce(&mut Facts)) -> Vec<(String, Fitness, String)> {
         let mut facts = good();
         change(&mut facts);
-        let failing = checks(&facts).into_iter().filter(|check| check.verdict != Verdict::Fits);
+        let failing = checks(&facts).into_iter().filter(|check| check.verdict != Fitness::Fits);
         failing
             .map(|check| {
                 (check.name, check.verdict, check.mend.expect("a remedy for whatever fails"))
@@ -478,7 +478,7 @@ mod tests {
 
     /// It breaks this check only, which names this remedy.
     #[track_caller]
-    fn breaks(change: impl FnOnce(&mut Facts), name: &str, verdict: Verdict, remedy: &str) {
+    fn breaks(change: impl FnOnce(&mut Facts), name: &str, verdict: Fitness, remedy: &str) {
         let broken = broken(change);
         let [(found, found_verdict, mend)] = &broken[..] else {
             panic!("one thing is wrong, not {broken:?}")
@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_lacks_is_named() {
-        use Verdict::{Missing, Optional};
+        use Fitness::{Missing, Optional};
         breaks(|facts| facts.release = "5.15.0-91-generic".into(), "kernel", Missing, "6.1");
         breaks(|facts| facts.release = String::new(), "kernel", Missing, "6.1");
         breaks(|facts| facts.btf = false, "BTF", Optional, "CONFIG_DEBUG_INFO_BTF");
@@ -517,7 +517,7 @@ mod tests {
 
     #[test]
     fn what_the_build_and_the_user_lack_is_named() {
-        use Verdict::{Missing, Optional};
+        use Fitness::{Missing, Optional};
         breaks(|facts| facts.built_in = false, "built in", Missing, "clang-19");
         let arm = |facts: &mut Facts| {
             (facts.architecture, facts.built_in, facts.clang) = ("aarch64".into(), false, None)
@@ -542,7 +542,7 @@ mod tests {
 
     #[test]
     fn what_the_interface_lacks_is_named() {
-        use Verdict::{Missing, Optional};
+        use Fitness::{Missing, Optional};
         breaks(
             |facts| facts.interface = Some(Err("there is no interface".into())),
             "interface",
@@ -604,6 +604,6 @@ mod tests {
     #[test]
     fn who_does_not_want_it_misses_nothing() {
         let facts = Facts { wanted: false, ..Facts::default() };
-        assert!(checks(&facts).iter().all(|check| check.verdict != Verdict::Missing));
+        assert!(checks(&facts).iter().all(|check| check.verdict != Fitness::Missing));
     }
 }

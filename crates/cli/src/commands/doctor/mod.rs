@@ -12,7 +12,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use switchback_rack::config::{Overrides, RackConfig};
-use switchback_rack::machine::{self, Check, MACHINE, Verdict, version_in};
+use switchback_rack::machine::{self, Check, Fitness, MACHINE, version_in};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ pub(crate) struct DoctorArgs {
 }
 
 /// Of a program that tells its version, and fits in any.
-fn tool(group: &str, name: &str, program: &str, without: Verdict, mend: &str) -> Check {
+fn tool(group: &str, name: &str, program: &str, without: Fitness, mend: &str) -> Check {
     match first_line(program, &["--version"]) {
         Some(line) => Check::fits(group, name, line),
         None => Check { verdict: without, ..Check::optional(group, name, "not found", mend) },
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         OutputForm::Json => output::line(&serde_json::to_string_pretty(&checks)?)?,
         OutputForm::Text => output::line(text(&checks, Paint::stdout()).trim_end())?,
     }
-    let missing = checks.iter().any(|check| check.verdict == Verdict::Missing);
+    let missing = checks.iter().any(|check| check.verdict == Fitness::Missing);
     Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -89,7 +89,7 @@ fn checks(config: &RackConfig, kernel: &kernel::Facts) -> Vec<Check> {
 
 fn redis_cli() -> Check {
     let mend = "apt-get install redis-tools, to talk to the gateway by hand";
-    tool(MACHINE, "redis-cli", "redis-cli", Verdict::Optional, mend)
+    tool(MACHINE, "redis-cli", "redis-cli", Fitness::Optional, mend)
 }
 
 fn text(checks: &[Check], paint: Paint) -> String {
@@ -105,9 +105,9 @@ fn text(checks: &[Check], paint: Paint) -> String {
             );
         }
         let mark = match check.verdict {
-            Verdict::Fits => paint.text(Style::Green, "fits    "),
-            Verdict::Optional => paint.text(Style::Yellow, "optional"),
-            Verdict::Missing => paint.text(Style::Red, "MISSING "),
+            Fitness::Fits => paint.text(Style::Green, "fits    "),
+            Fitness::Optional => paint.text(Style::Yellow, "optional"),
+            Fitness::Missing => paint.text(Style::Red, "MISSING "),
         };
         text += &format!("  {mark}  {:<14} {}\n", check.name, check.found);
         if let Some(mend) = &check.mend {
@@ -120,7 +120,7 @@ fn text(checks: &[Check], paint: Paint) -> String {
         }
     }
     let count = |verdict| checks.iter().filter(|check| check.verdict == verdict).count();
-    let summary = match (count(Verdict::Missing), count(Verdict::Optional)) {
+    let summary = match (count(Fitness::Missing), count(Fitness::Optional)) {
         (0, 0) => paint.text(Style::Green, "Everything fits."),
         (0, optional) => {
             format!("A rack can run here; {optional} optional {} not there.", are(optional))
@@ -185,10 +185,10 @@ build
         let checks =
             checks(&RackConfig::load(None, &overrides).unwrap(), &kernel::Facts::default());
         let check = |name: &str| checks.iter().find(|check| check.name == name).unwrap();
-        assert_eq!(check("gateway port").verdict, Verdict::Missing);
+        assert_eq!(check("gateway port").verdict, Fitness::Missing);
         assert!(check("gateway port").mend.as_ref().unwrap().contains("--resp"));
-        assert_eq!(check("metrics port").verdict, Verdict::Fits);
-        assert_ne!(check("data").verdict, Verdict::Missing, "{:?}", check("data"));
+        assert_eq!(check("metrics port").verdict, Fitness::Fits);
+        assert_ne!(check("data").verdict, Fitness::Missing, "{:?}", check("data"));
         assert!(
             check("fsync").found.contains("ms") || check("fsync").found.contains("us"),
             "{:?}",

@@ -11,7 +11,7 @@ impl Session {
             (Op::ReadReply, Op::Read) => {
                 lane.refused.is_none()
                     && !header.has(flags::LARGE)
-                    && matches!(lane.state, State::Open)
+                    && matches!(lane.state, LaneState::Open)
             }
             (Op::WriteReply, Op::Write | Op::Delete) => header.status == Status::Ok,
             _ => false,
@@ -142,12 +142,12 @@ impl Session {
             Status::ConditionFailed => Some(Outcome::ConditionFailed { seq: header.seq }),
             Status::NoSpace => Some(Outcome::NoSpace),
             Status::FragmentsMissing => {
-                if let State::Committing(staging) = &mut lane.state {
+                if let LaneState::Committing(staging) = &mut lane.state {
                     staging.restart();
-                    let State::Committing(staging) = std::mem::take(&mut lane.state) else {
+                    let LaneState::Committing(staging) = std::mem::take(&mut lane.state) else {
                         unreachable!("just matched")
                     };
-                    lane.state = State::Staging(staging);
+                    lane.state = LaneState::Staging(staging);
                     self.transfer(index);
                     self.arm(index, now);
                 }
@@ -193,14 +193,14 @@ impl Session {
     fn staged(&mut self, now: Now, index: u32, header: &Header, bitmap: &[u8]) {
         let lane = &mut self.lanes[index as usize];
         let has_share = lane.share > 0;
-        let State::Staging(staging) = &mut lane.state else { return };
+        let LaneState::Staging(staging) = &mut lane.state else { return };
         let window_done = staging.arrived(header.fragment_index, bitmap);
         if staging.is_complete() {
-            let State::Staging(mut staging) = std::mem::take(&mut lane.state) else {
+            let LaneState::Staging(mut staging) = std::mem::take(&mut lane.state) else {
                 unreachable!("matched above")
             };
             staging.was_asked_for = true;
-            lane.state = State::Committing(staging);
+            lane.state = LaneState::Committing(staging);
             lane.attempt = 0;
             let request = lane.request;
             self.sends.push_back(Send::Request(index, request));
@@ -222,7 +222,7 @@ impl Session {
         first: &'a [u8],
     ) -> Option<Outcome<'a>> {
         let lane = &mut self.lanes[index as usize];
-        if !matches!(lane.state, State::Open) {
+        if !matches!(lane.state, LaneState::Open) {
             return None;
         }
         let key_bytes = lane.packet.parse().expect("the lane's own packet").key.len();
@@ -243,7 +243,7 @@ impl Session {
     fn pull(&mut self, now: Now, index: u32, pulled: Box<PulledValue>) {
         let (first, count) = pulled.wanted();
         let lane = &mut self.lanes[index as usize];
-        lane.state = State::Pulling(pulled, first, count);
+        lane.state = LaneState::Pulling(pulled, first, count);
         lane.attempt = 0;
         self.transfer(index);
         self.arm(index, now);
@@ -258,11 +258,11 @@ impl Session {
         bytes: &[u8],
     ) -> Option<Outcome<'static>> {
         let lane = &mut self.lanes[index as usize];
-        let State::Pulling(pulled, first, count) = &mut lane.state else { return None };
+        let LaneState::Pulling(pulled, first, count) = &mut lane.state else { return None };
         if header.status != Status::Ok || header.seq != pulled.seq {
             // The value changed under the read: start over, which is a read of the newer value.
             self.large_bytes -= large_bytes(&lane.state);
-            lane.state = State::Open;
+            lane.state = LaneState::Open;
             let request = lane.request;
             self.sends.push_back(Send::Request(index, request));
             self.arm(index, now);
@@ -279,7 +279,7 @@ impl Session {
             return Some(Outcome::Value { value: &[], seq, expiry_ms });
         }
         if pulled.window_done(*first, *count) {
-            let State::Pulling(pulled, ..) = std::mem::take(&mut lane.state) else {
+            let LaneState::Pulling(pulled, ..) = std::mem::take(&mut lane.state) else {
                 unreachable!("matched above")
             };
             self.pull(now, index, pulled);

@@ -64,7 +64,7 @@ impl Session {
         self.timers.stop(SessionTimer::Retry);
         for index in 0..self.lanes.len() as u32 {
             let lane = &mut self.lanes[index as usize];
-            if matches!(lane.state, State::Free | State::Done(_)) {
+            if matches!(lane.state, LaneState::Free | LaneState::Done(_)) {
                 continue;
             }
             if now.monotonic_us < lane.retry_at_us {
@@ -82,7 +82,7 @@ impl Session {
             lane.attempt += 1;
             self.statistics.retries += 1;
             let request = lane.request;
-            if matches!(lane.state, State::Staging(_)) {
+            if matches!(lane.state, LaneState::Staging(_)) {
                 self.send_fragments(index, true);
             } else {
                 self.sends.push_back(Send::Request(index, request));
@@ -98,7 +98,7 @@ impl Session {
             (Op::Read | Op::Scan, _) => Outcome::TimedOut,
             _ if lane.is_held => Outcome::TimedOut,
             // What was only staged cannot happen any more: the request number is not used again.
-            (_, State::Staging(staging)) if !staging.was_asked_for => Outcome::TimedOut,
+            (_, LaneState::Staging(staging)) if !staging.was_asked_for => Outcome::TimedOut,
             _ => Outcome::Indeterminate,
         };
         match outcome {
@@ -106,7 +106,7 @@ impl Session {
             _ => self.statistics.timed_out += 1,
         }
         self.large_bytes -= large_bytes(&lane.state);
-        lane.state = State::Free;
+        lane.state = LaneState::Free;
         self.free.push(index);
         let (ended, chain) = (Ended::of(lane), lane.chain);
         self.finished.push_back(ended.with(outcome, false));
@@ -138,7 +138,7 @@ impl Session {
             lane.chain == chain
                 && Some(index) != ends
                 && !lane.is_held
-                && !matches!(lane.state, State::Free | State::Done(_))
+                && !matches!(lane.state, LaneState::Free | LaneState::Done(_))
                 && matches!(lane.asked(), Op::Write | Op::Delete)
         };
         if (0..).zip(&self.lanes).any(is_under_way) {
@@ -174,8 +174,8 @@ impl Session {
             self.chains[chain].quiet = None;
             for index in 0..self.lanes.len() as u32 {
                 let lane = &mut self.lanes[index as usize];
-                let is_its =
-                    lane.chain == chain && !matches!(lane.state, State::Free | State::Done(_));
+                let is_its = lane.chain == chain
+                    && !matches!(lane.state, LaneState::Free | LaneState::Done(_));
                 if is_its && std::mem::take(&mut lane.is_held) {
                     self.begin_to_send(index);
                     self.arm(index, now);
@@ -221,7 +221,8 @@ impl Session {
             return;
         }
         for lane in &mut self.lanes {
-            let waits = !matches!(lane.state, State::Free | State::Done(_)) && lane.attempt > 0;
+            let waits =
+                !matches!(lane.state, LaneState::Free | LaneState::Done(_)) && lane.attempt > 0;
             if waits && lane.chain == chain {
                 lane.attempt = 0;
                 lane.retry_at_us = now.monotonic_us;
@@ -322,7 +323,7 @@ impl Session {
     /// Takes over the lanes of a new grant.
     fn open(&mut self, now: Now, grant: &Grant) {
         for index in 0..self.lanes.len() as u32 {
-            if !matches!(self.lanes[index as usize].state, State::Free | State::Done(_)) {
+            if !matches!(self.lanes[index as usize].state, LaneState::Free | LaneState::Done(_)) {
                 self.give_up(now, index);
             }
         }
@@ -337,7 +338,7 @@ impl Session {
         self.sends.clear();
         let lane = Lane {
             request: grant.request_base,
-            state: State::Free,
+            state: LaneState::Free,
             share: 0,
             is_held: false,
             token: 0,
@@ -415,13 +416,13 @@ impl Session {
                 continue;
             }
             match lane.state {
-                State::Free | State::Done(_) => continue,
-                State::Pulling(..) => {
+                LaneState::Free | LaneState::Done(_) => continue,
+                LaneState::Pulling(..) => {
                     self.large_bytes -= large_bytes(&lane.state);
-                    lane.state = State::Open;
+                    lane.state = LaneState::Open;
                     self.end_transfer(now, index);
                 }
-                State::Open | State::Staging(_) | State::Committing(_) => {}
+                LaneState::Open | LaneState::Staging(_) | LaneState::Committing(_) => {}
             }
             let lane = &mut self.lanes[index as usize];
             let parts = lane.packet.parse().expect("the lane's own packet");

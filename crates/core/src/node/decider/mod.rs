@@ -24,7 +24,7 @@ use switchback_wire::{Header, KeyHash, Seq, flags};
 pub(super) use arbiter::Arbitration;
 pub(super) use floors::FloorsToSave;
 pub(super) use marks::RaisedFence;
-pub(super) use writes::{Put, Verdict};
+pub(super) use writes::{Decision, Put};
 
 /// What is to be done before a read is answered.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use switchback_wire::{Header, KeyHash, Op, Seq, Status, flags};
 
 /// What is to be done about a write next.
 #[derive(Debug)]
-pub(in crate::node) enum Verdict {
+pub(in crate::node) enum Decision {
     /// Nothing: another copy of it gets the answer, or nothing waits for one.
     Ignore,
     /// Nothing comes of this copy; the next one is another try.
@@ -54,23 +54,23 @@ pub(in crate::node) struct Put {
 
 impl Decider {
     /// A write has arrived. `lacks_value`: it commits a staged value that isn't there.
-    pub(in crate::node) fn write(&self, header: &Header, lacks_value: bool) -> Verdict {
+    pub(in crate::node) fn write(&self, header: &Header, lacks_value: bool) -> Decision {
         let lane = (header.lane, header.request);
         if header.has(flags::CONDITIONAL) && self.mechanisms.node_completion() {
             if self.was_applied(header) {
-                return Verdict::Answer(Status::Ok, header.seq);
+                return Decision::Answer(Status::Ok, header.seq);
             }
             // A duplicate of what the engine is deciding: that answer is the answer. Or one that is
             // past: its completion would replace a newer one, of which copies may still come.
             if self.deciding.contains(&lane) || self.is_past(lane) {
-                return Verdict::Ignore;
+                return Decision::Ignore;
             }
         }
         let fenced = header.seq <= self.marks.fence(&header.key_hash) && self.mechanisms.fence();
         let below_floor = header.seq <= self.rising.of(&header.key_hash) && self.mechanisms.floor();
         // Only the stored number tells: an old duplicate is answered, anything else goes back, or
         // is staged anew.
-        if fenced || below_floor || lacks_value { Verdict::LookUp } else { Verdict::Run }
+        if fenced || below_floor || lacks_value { Decision::LookUp } else { Decision::Run }
     }
 
     fn was_applied(&self, header: &Header) -> bool {
@@ -133,7 +133,7 @@ impl Decider {
         key: &[u8],
         stored: Seq,
         may_be_older: bool,
-    ) -> Verdict {
+    ) -> Decision {
         if header.has(flags::CONDITIONAL) {
             let told = self.version_told(&header.key_hash, stored);
             // What it expected may have been dropped since a copy of it ran in a commit that
@@ -147,7 +147,7 @@ impl Decider {
         }
         // Overwritten, or overtaken by a write that ran upon the version before: only the stored
         // record tells.
-        if may_be_older && stored != header.seq { Verdict::LookUp } else { Verdict::Superseded }
+        if may_be_older && stored != header.seq { Decision::LookUp } else { Decision::Superseded }
     }
 
     /// A write at or below the fence, the floor or the stored number, or one whose staged value is
@@ -157,7 +157,7 @@ impl Decider {
         header: &Header,
         is_staged: bool,
         record: Option<&Record>,
-    ) -> Verdict {
+    ) -> Decision {
         let seq = header.seq;
         let floor = self.rising.of(&header.key_hash);
         let stored = record.map_or(self.rising.base_of(&header.key_hash), |record| record.seq);
@@ -169,32 +169,32 @@ impl Decider {
             && record.is_some_and(|record| record.base() < record.seq);
         let conditional = header.has(flags::CONDITIONAL);
         if conditional && self.was_applied(header) {
-            Verdict::Answer(Status::Ok, seq)
+            Decision::Answer(Status::Ok, seq)
         } else if conditional && seq <= stored {
             refused(self.version_told(&header.key_hash, stored))
         } else if seq == stored {
-            Verdict::Superseded
+            Decision::Superseded
         } else if (record.is_none() || is_unsure) && seq <= floor && self.mechanisms.floor() {
-            Verdict::BelowFloor
+            Decision::BelowFloor
         } else if seq <= base {
-            Verdict::Superseded
+            Decision::Superseded
         } else if seq <= stored || seq <= self.marks.saved_fence(&header.key_hash) {
-            Verdict::Bounce
+            Decision::Bounce
         } else if seq <= self.marks.fence(&header.key_hash) {
             // The commit of the fence failed. It is tried again before a write below is sent back:
             // that no copy of it runs here must be known after a restart, too.
             self.marks
                 .get(&header.key_hash)
-                .map_or(Verdict::Ignore, |marked| Verdict::SaveFence(marked.mark))
+                .map_or(Decision::Ignore, |marked| Decision::SaveFence(marked.mark))
         } else if seq <= floor && self.mechanisms.floor() {
             // Sent back it may run anew: that no copy of it runs here must be known after a
             // restart, too.
-            if self.rising.is_saved() { Verdict::Bounce } else { Verdict::NothingCame }
+            if self.rising.is_saved() { Decision::Bounce } else { Decision::NothingCame }
         } else if header.has(flags::LARGE) && !is_staged {
-            Verdict::Answer(Status::FragmentsMissing, seq)
+            Decision::Answer(Status::FragmentsMissing, seq)
         } else {
             // The fence fell meanwhile (a floor covers it): an ordinary write by now.
-            Verdict::Run
+            Decision::Run
         }
     }
 
@@ -202,7 +202,7 @@ impl Decider {
     /// and dropped), a late copy of the write must not run after all: a fence keeps it from that,
     /// and is durable before the write is answered. The commit of the fence also buries what
     /// commits that failed before it may have left.
-    fn refuse_for_good(&mut self, header: &Header, key: &[u8], told: Seq) -> Verdict {
+    fn refuse_for_good(&mut self, header: &Header, key: &[u8], told: Seq) -> Decision {
         let Header { key_hash: hash, seq, .. } = *header;
         self.rising.note(&hash, seq);
         if !self.mechanisms.fenced_refusals() {
@@ -210,8 +210,8 @@ impl Decider {
         }
         match self.marks.raise_fence(&hash, key, seq) {
             RaisedFence::Saved => refused(told),
-            RaisedFence::ToSave(mark) => Verdict::Refuse { mark, told },
-            RaisedFence::NoRoom => Verdict::NoFence,
+            RaisedFence::ToSave(mark) => Decision::Refuse { mark, told },
+            RaisedFence::NoRoom => Decision::NoFence,
         }
     }
 
@@ -222,8 +222,8 @@ impl Decider {
     }
 }
 
-fn refused(told: Seq) -> Verdict {
-    Verdict::Answer(Status::ConditionFailed, told)
+fn refused(told: Seq) -> Decision {
+    Decision::Answer(Status::ConditionFailed, told)
 }
 
 fn completion(header: &Header) -> LaneCompletion {
@@ -265,30 +265,30 @@ mod tests {
     #[test]
     fn a_write_at_or_below_the_fence_is_judged_by_what_is_stored() {
         let mut decider = decider();
-        assert!(matches!(decider.write(&write(5, 0), false), Verdict::Run));
+        assert!(matches!(decider.write(&write(5, 0), false), Decision::Run));
         let read = Header { guard: Seq::new(1, 5).0, flags: flags::FENCED, ..write(0, 0) };
         assert!(matches!(
             decider.read(&read, KEY),
             super::super::ReadVerdict::Fenced(RaisedFence::ToSave(_))
         ));
-        assert!(matches!(decider.write(&write(5, 0), false), Verdict::LookUp));
-        assert!(matches!(decider.write(&write(6, 0), false), Verdict::Run));
+        assert!(matches!(decider.write(&write(5, 0), false), Decision::LookUp));
+        assert!(matches!(decider.write(&write(6, 0), false), Decision::Run));
         // The fence isn't known to be durable, so nothing goes back yet.
-        assert!(matches!(decider.judge(&write(5, 0), false, None), Verdict::SaveFence(_)));
+        assert!(matches!(decider.judge(&write(5, 0), false, None), Decision::SaveFence(_)));
         decider.fence_saved(&KeyHash([7; 16]), Seq::new(1, 5));
-        assert!(matches!(decider.judge(&write(5, 0), false, None), Verdict::Bounce));
+        assert!(matches!(decider.judge(&write(5, 0), false, None), Decision::Bounce));
         assert!(matches!(
             decider.judge(&write(5, 0), false, Some(&record(5, None))),
-            Verdict::Superseded
+            Decision::Superseded
         ));
         assert!(matches!(
             decider.judge(&write(5, 0), false, Some(&record(9, None))),
-            Verdict::Superseded
+            Decision::Superseded
         ));
         // Versions 2 to 9 were each made upon the one before: 5 isn't among them.
         assert!(matches!(
             decider.judge(&write(5, 0), false, Some(&record(9, Some(2)))),
-            Verdict::Bounce
+            Decision::Bounce
         ));
     }
 
@@ -297,17 +297,17 @@ mod tests {
         let mut decider = decider();
         let (first, second) = (write(5, flags::CONDITIONAL), write(6, flags::CONDITIONAL));
         assert_eq!(decider.run(&first, Vec::new()).condition, PutCondition::IfSeq(Seq::NONE));
-        assert!(matches!(decider.write(&first, false), Verdict::Ignore));
+        assert!(matches!(decider.write(&first, false), Decision::Ignore));
         decider.decided(&first);
         decider.ran(&first);
         assert!(matches!(
             decider.write(&first, false),
-            Verdict::Answer(Status::Ok, seq) if seq == first.seq
+            Decision::Answer(Status::Ok, seq) if seq == first.seq
         ));
         decider.run(&second, Vec::new());
         decider.decided(&second);
         decider.ran(&second);
-        assert!(matches!(decider.write(&first, false), Verdict::Ignore), "its lane has gone on");
+        assert!(matches!(decider.write(&first, false), Decision::Ignore), "its lane has gone on");
     }
 
     #[test]
@@ -315,15 +315,15 @@ mod tests {
         let mut decider = decider();
         let refused = write(5, flags::CONDITIONAL);
         let stored = Seq::new(1, 3);
-        let verdict = decider.put_refused(&refused, KEY, stored, false);
+        let decision = decider.put_refused(&refused, KEY, stored, false);
         assert!(matches!(
-            verdict,
-            Verdict::Refuse { mark, told } if mark.fence == refused.seq && told == stored
+            decision,
+            Decision::Refuse { mark, told } if mark.fence == refused.seq && told == stored
         ));
-        assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, true), Verdict::LookUp));
+        assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, true), Decision::LookUp));
         assert!(matches!(
             decider.put_refused(&write(5, 0), KEY, stored, false),
-            Verdict::Superseded
+            Decision::Superseded
         ));
     }
 }

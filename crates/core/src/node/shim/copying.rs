@@ -45,8 +45,8 @@ impl Shim {
         for write in writes {
             let header = write.request.header;
             let lacks_value = header.has(flags::LARGE) && !write.is_staged;
-            let verdict = self.decider.write(&header, lacks_value);
-            self.carry_out(write, verdict);
+            let decision = self.decider.write(&header, lacks_value);
+            self.carry_out(write, decision);
         }
     }
 

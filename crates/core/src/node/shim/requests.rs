@@ -4,7 +4,7 @@ use super::deferred::HotKey;
 use super::{Served, Shim};
 use crate::control::{BATCH_MAX, NodeReport, Offer};
 use crate::node::copies::Refill;
-use crate::node::decider::{Arbitration, Offering, Put, RaisedFence, ReadVerdict, Verdict};
+use crate::node::decider::{Arbitration, Decision, Offering, Put, RaisedFence, ReadVerdict};
 use crate::node::replica::{Pending, Request, Write};
 use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record, Source};
 use crate::time::Now;
@@ -123,46 +123,46 @@ impl Shim {
         let request = Request { header, key: parts.key.to_vec(), switch: from };
         let is_large = header.has(flags::LARGE) && header.op == Op::Write;
         let is_staged = is_large && self.replica.has_staged(&header);
-        let verdict = self.decider.write(&header, is_large && !is_staged);
-        let value = match verdict {
+        let decision = self.decider.write(&header, is_large && !is_staged);
+        let value = match decision {
             // What is there is whole.
-            Verdict::Run | Verdict::LookUp if is_staged => {
+            Decision::Run | Decision::LookUp if is_staged => {
                 self.replica.staged(&header).unwrap_or_default()
             }
-            Verdict::Run | Verdict::LookUp => parts.value.to_vec(),
+            Decision::Run | Decision::LookUp => parts.value.to_vec(),
             _ => Vec::new(),
         };
-        self.carry_out(Write { request, value, is_staged }, verdict);
+        self.carry_out(Write { request, value, is_staged }, decision);
     }
 
     /// Does with a write what the decider says.
-    pub(super) fn carry_out(&mut self, write: Write, verdict: Verdict) {
+    pub(super) fn carry_out(&mut self, write: Write, decision: Decision) {
         let header = write.request.header;
-        match verdict {
-            Verdict::Ignore => {}
-            Verdict::NothingCame => self.decider.nothing_came(&header),
-            Verdict::NoFence => {
+        match decision {
+            Decision::Ignore => {}
+            Decision::NothingCame => self.decider.nothing_came(&header),
+            Decision::NoFence => {
                 self.statistics.dropped_no_fence += 1;
                 self.decider.nothing_came(&header);
             }
-            Verdict::BelowFloor => self.statistics.dropped_below_floor += 1,
-            Verdict::Run => self.run(write),
-            Verdict::LookUp => self.look_up(write),
-            Verdict::SaveFence(mark) => {
+            Decision::BelowFloor => self.statistics.dropped_below_floor += 1,
+            Decision::Run => self.run(write),
+            Decision::LookUp => self.look_up(write),
+            Decision::SaveFence(mark) => {
                 self.save_fence(header.key_hash, write.request.key.clone(), mark);
                 self.look_up(write);
             }
-            Verdict::Answer(status, seq) => self.answer_write(&write.request, status, seq),
-            Verdict::Superseded => {
+            Decision::Answer(status, seq) => self.answer_write(&write.request, status, seq),
+            Decision::Superseded => {
                 self.statistics.superseded += 1;
                 self.answer_write(&write.request, Status::Ok, header.seq);
             }
-            Verdict::Refuse { mark, told } => {
+            Decision::Refuse { mark, told } => {
                 let (hash, key) = (header.key_hash, write.request.key.clone());
                 let pending = Pending::Refusal { request: write.request, told, fence: mark.fence };
                 self.save_mark(pending, hash, key, mark);
             }
-            Verdict::Bounce => {
+            Decision::Bounce => {
                 // It runs under a new number if the lane still waits for it, else never. No copy of
                 // it may run here any more, not even from a commit that failed and that a crash
                 // brings to light: so what the bounce rests on is durable, and a commit that
@@ -204,8 +204,8 @@ impl Shim {
 
     /// The record that a write has to be judged by.
     pub(super) fn looked_up(&mut self, write: Write, record: Option<&Record>) {
-        let verdict = self.decider.judge(&write.request.header, write.is_staged, record);
-        self.carry_out(write, verdict);
+        let decision = self.decider.judge(&write.request.header, write.is_staged, record);
+        self.carry_out(write, decision);
     }
 
     /// The engine has stored a write, or not.
@@ -226,11 +226,11 @@ impl Shim {
             Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update, refill),
             Ok(EngineReply::Put(Err(stored))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
-                let verdict =
+                let decision =
                     self.decider.put_refused(&header, &request.key, stored, again.is_some());
                 self.carry_out(
                     Write { request, value: again.unwrap_or_default(), is_staged: true },
-                    verdict,
+                    decision,
                 );
             }
             Err(EngineError::NoSpace(_)) => {
