@@ -51,6 +51,8 @@ mechanisms! {
     sent_is_valid,
     /// A copy is sent what is stored while no write is under way (rule 30).
     fill_when_quiet,
+    /// Writes that the engine was given before a key had copies are under way, too (rule 30).
+    earlier_writes_count,
     /// A node that restarts has forgotten its copies, and serves in a new epoch only (rule 30).
     copies_by_epoch,
     /// The node stores a record that is embedded in a read before it answers (rule 5).

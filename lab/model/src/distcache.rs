@@ -3,8 +3,9 @@
 //!
 //! Caches are read-only. A read is answered by a copy that has the node's latest version, else by
 //! the node. A write goes through the leaf, which numbers it, to the node. The node invalidates
-//! every copy that it knows of, applies the write once all are invalid, and answers. It sends the
-//! copies a version while no write waits. What was invalidated and was sent nothing since is still
+//! every copy that it knows of, gives the write to its storage engine once all are invalid, and
+//! answers when that has applied it. It sends the copies a version while no write waits or is being
+//! applied. What was invalidated and was sent nothing since is still
 //! invalid: further writes don't wait for it.
 //!
 //! The network is as in the other model: everything that was ever sent may arrive any number of
@@ -41,6 +42,10 @@ pub enum Mechanism {
     SentIsHeard,
     /// After its restart the node takes every copy for one that answers.
     RestartedUnsure,
+    /// No copy is sent a version while the storage engine has a write.
+    FilledWhenQuiet,
+    /// Writes that the engine was given before the key had copies count as well.
+    EarlierCounted,
 }
 
 /// Every ablation: its name, and what it leaves out.
@@ -53,6 +58,8 @@ pub const ABLATIONS: &[(&str, Mechanism)] = &[
     ("successor-acknowledges", Mechanism::OwnIncarnations),
     ("sent-is-invalid", Mechanism::SentIsHeard),
     ("restarted-is-invalid", Mechanism::RestartedUnsure),
+    ("fill-under-writes", Mechanism::FilledWhenQuiet),
+    ("earlier-writes-uncounted", Mechanism::EarlierCounted),
 ];
 
 /// A configuration.
@@ -190,6 +197,10 @@ struct Node {
     copies: [u8; 2],
     /// The write that waits for the copies.
     pending: Option<Packet>,
+    /// The write that the storage engine was given, and has not applied.
+    applying: Option<Packet>,
+    /// It keeps copies from being filled.
+    is_counted: bool,
     /// Which of them have acknowledged that they are invalid, or were new, and were sent nothing
     /// since.
     invalid: [bool; 2],
@@ -252,6 +263,8 @@ pub enum Action {
     Crash,
     /// The node restarts: it knows the copies, not whether they are invalid.
     Restart,
+    /// The node's engine applies the write that it was given, and the node answers.
+    Apply,
     /// The node sends a copy what it has.
     Refresh(usize),
     /// A client hears of it.
@@ -295,9 +308,15 @@ impl Model for Config {
         if self.restarts && !state.restarted {
             actions.push(Action::Restart);
         }
+        let node = &state.node;
+        if node.applying.is_some() {
+            actions.push(Action::Apply);
+        }
+        let is_writing = node.applying.is_some() && node.is_counted;
+        let is_quiet = !is_writing || !self.has(Mechanism::FilledWhenQuiet);
         for place in [LEAF, SPINE] {
-            let node = &state.node;
-            if node.copies[place] != 0 && node.invalid[place] && node.pending.is_none() {
+            let may_fill = node.copies[place] != 0 && node.invalid[place] && is_quiet;
+            if may_fill && node.pending.is_none() {
                 actions.push(Action::Refresh(place));
             }
         }
@@ -406,6 +425,7 @@ impl Step<'_> {
             }
             Action::Crash => self.crash(),
             Action::Restart => self.restart(),
+            Action::Apply => self.apply(),
             Action::Refresh(place) => self.refresh(place),
             Action::Hear(client) => self.hears(client),
             Action::Forget => {
@@ -524,8 +544,8 @@ impl Step<'_> {
             Op::Write if packet.version.seq <= node.stored.seq => {
                 self.answer(Op::WriteReply, Version::default(), None, packet);
             }
-            // One waits at a time: a later write, until its packet comes again.
-            Op::Write if node.pending.is_none() => {
+            // One waits or is applied at a time: others, until their packets come again.
+            Op::Write if node.pending.is_none() && node.applying.is_none() => {
                 self.state.node.pending = Some(packet);
                 self.invalidate_copies();
                 self.go_on();
@@ -563,14 +583,22 @@ impl Step<'_> {
         }
     }
 
-    /// Applies the write that waits, once it waits for no copy any more.
+    /// Gives the engine the write that waits, once it waits for no copy any more.
     fn go_on(&mut self) {
         let Some(write) = self.state.node.pending else { return };
         if self.valid().next().is_some() && self.config.has(Mechanism::InvalidatedFirst) {
             return;
         }
+        let has_copies = self.state.node.copies != [0; 2];
+        let node = &mut self.state.node;
+        (node.pending, node.applying) = (None, Some(write));
+        node.is_counted = has_copies || self.config.has(Mechanism::EarlierCounted);
+    }
+
+    fn apply(&mut self) {
+        let Some(write) = self.state.node.applying.take() else { return };
         self.state.node.stored = write.version;
-        self.state.node.pending = None;
+        self.state.node.is_counted = false;
         self.answer(Op::WriteReply, Version::default(), None, write);
     }
 
@@ -582,7 +610,8 @@ impl Step<'_> {
 
     fn restart(&mut self) {
         self.state.restarted = true;
-        self.state.node.pending = None;
+        let node = &mut self.state.node;
+        (node.pending, node.applying, node.is_counted) = (None, None, false);
         self.state.node.invalid = [!self.config.has(Mechanism::RestartedUnsure); 2];
     }
 
@@ -742,6 +771,7 @@ impl fmt::Display for Shown<'_> {
             }
             Action::Evict(place) => write!(f, "the controller evicts it from the {}", name(place)),
             Action::Restart => f.write_str("the node restarts"),
+            Action::Apply => f.write_str("the node's engine applies the write"),
             Action::Refresh(place) => write!(f, "the node sends the {} what it has", name(place)),
             Action::Crash => f.write_str("the spine is taken for dead, and runs on"),
             Action::Hear(client) => write!(f, "client {client} hears of the new epoch"),

@@ -708,6 +708,14 @@ impl Ablation {
         .of_copies(100)
         .by(&[Check::Linearizable]),
         parts(
+            "earlier-writes-uncounted",
+            "a write that the engine was given before its key had copies is under way, too",
+            Mechanisms { earlier_writes_count: false, ..ALL },
+        )
+        .of_copies(200)
+        .caught_in(200, Some(Focus::Repeats))
+        .by(&[Check::Linearizable]),
+        parts(
             "copies-outlive-node",
             "a node that restarts has forgotten its copies, and serves in a new epoch only",
             Mechanisms { copies_by_epoch: false, ..ALL },

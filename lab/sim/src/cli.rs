@@ -52,8 +52,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "FILE", requires = "seed", requires = "scheme")]
     pub pcap: Option<PathBuf>,
     /// What racks are about: anything, evictions, switches, splits, stragglers, restarts,
-    /// snapshots, losses, disks, clients, bypass, floors, cleanings, maintenance or backups (drawn
-    /// unless given)
+    /// snapshots, losses, disks, clients, bypass, floors, cleanings, maintenance, backups or
+    /// repeats (drawn unless given)
     #[arg(long, value_name = "NAME")]
     pub focus: Option<Focus>,
     /// How many seeds run at a time (as many as there are cores unless given)

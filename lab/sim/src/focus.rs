@@ -45,11 +45,13 @@ pub enum Focus {
     Maintenance,
     /// Backups are cut again and again, while keys go in and out of a tiny cache.
     Backups,
+    /// Writes come to slow disks twice, while keys go in and out of a tiny cache.
+    Repeats,
 }
 
 impl Focus {
     /// Those that narrow something.
-    pub const NARROW: [Focus; 14] = [
+    pub const NARROW: [Focus; 15] = [
         Focus::Evictions,
         Focus::Switches,
         Focus::Splits,
@@ -64,6 +66,7 @@ impl Focus {
         Focus::Cleanings,
         Focus::Maintenance,
         Focus::Backups,
+        Focus::Repeats,
     ];
 
     /// Its name.
@@ -84,6 +87,7 @@ impl Focus {
             Focus::Cleanings => "cleanings",
             Focus::Maintenance => "maintenance",
             Focus::Backups => "backups",
+            Focus::Repeats => "repeats",
         }
     }
 
@@ -110,6 +114,7 @@ impl Focus {
             Focus::Cleanings => cleanings(plan, random),
             Focus::Maintenance => maintenance(plan, random),
             Focus::Backups => backups(plan, random),
+            Focus::Repeats => repeats(plan, random),
         }
         plan.load.operations = plan.load.operations.min(10_000);
     }
@@ -181,6 +186,21 @@ fn evictions(plan: &mut Plan, random: &mut Random) {
         plan.data.late_us = random.logarithmic(2_000, 20_000);
         plan.agents.command_us = random.logarithmic(20, 200);
     }
+}
+
+fn repeats(plan: &mut Plan, random: &mut Random) {
+    hot_keys(plan, random, (2, 4), (1, 3));
+    plan.topology.clients = plan.topology.clients.clamp(3, 6);
+    plan.load.threads = plan.load.threads.clamp(4, 8);
+    plan.load.mix = [1.0, 1.0, 0.2 * random.unit(), 0.0, 0.1 * random.unit(), 0.0];
+    plan.load.think_us = random.logarithmic(20, 200);
+    plan.data.duplication = 0.3 + random.unit() * 0.3;
+    plan.data.late = 0.1 + random.unit() * 0.2;
+    plan.data.late_us = random.logarithmic(200, 5_000);
+    // Several writes of a key are under way in a node when it gets copies.
+    plan.disks.commit_us = random.logarithmic(500, 5_000);
+    plan.agents.command_us = random.logarithmic(20, 500);
+    plan.agents.step_us = random.logarithmic(20, 500);
 }
 
 fn floors(plan: &mut Plan, random: &mut Random) {

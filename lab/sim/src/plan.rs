@@ -371,8 +371,8 @@ impl Plan {
         // Delays of hot keys, too, make events rarer that a focus favours; but a controller's
         // restart must meet what a node defers.
         let longest_us = |focuses: &[Focus]| if focuses.contains(&focus) { 5_000 } else { 50 };
-        let (all, restarts) = (Focus::Anything, Focus::Restarts);
-        plan.times.node_defer_us = random.logarithmic(1, longest_us(&[all, restarts]));
+        let (all, restarts, repeats) = (Focus::Anything, Focus::Restarts, Focus::Repeats);
+        plan.times.node_defer_us = random.logarithmic(1, longest_us(&[all, restarts, repeats]));
         plan.times.eviction_pause_us = random.logarithmic(1, longest_us(&[all]));
         // A switch more for each. Evictions that meet are rarer where fewer keys share a cache.
         if focus != Focus::Evictions && random.chance(0.5) {

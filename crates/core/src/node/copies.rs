@@ -122,7 +122,9 @@ impl Copies {
     ) {
         let copied = self.keys.entry(hash).or_insert_with(|| {
             self.given += 1;
-            Copied { under_way: under_way(), given: self.given, ..Copied::default() }
+            let counts = self.mechanisms.earlier_writes_count();
+            let under_way = if counts { under_way() } else { 0 };
+            Copied { under_way, given: self.given, ..Copied::default() }
         });
         copied.key = key;
         if copied.copies.len() < usize::from(LAYERS_MAX) {
