@@ -70,6 +70,37 @@ check '... with its count, age, dirtiness and size' eventually hottest_is \
     '^key:7  *[01]  *[1-9][0-9,]*  *[0-9.]* [a-z]*s  *\(yes\|no\)  *12 '
 check '... in JSON, too' holds '"count": [1-9]' <(ctl cached --limit 1 --json)
 check 'nodes are up' eventually counts up 2 nodes
+# What a command of ctl says while a key is asked for; the gateway counts one request in 64.
+while_hot() {
+    for _ in $(seq 2000); do echo 'GET key:7'; done | redis >/dev/null
+    ctl "${@:2}" >"$work/seen" 2>&1 && holds "$1" "$work/seen"
+}
+first_hot() { while_hot . hot --limit 1 --json && holds '"key": "key:7"' "$work/seen"; }
+check 'the hottest key now is the first' eventually first_hot
+check '... with its rate, share and that it is cached' eventually while_hot \
+    '^key:7  *[1-9][0-9,]*  *[0-9.]* %.* yes$' hot
+check 'a frame of top has it, too' eventually while_hot '^key:7 ' top --once
+# On a terminal of its own, until `q`.
+top_ends() {
+    rm -f "$work/keys"
+    mkfifo "$work/keys"
+    TERM=xterm NO_COLOR=1 script -qec "$program ctl --metrics $metrics top" /dev/null \
+        <"$work/keys" >"$work/top" &
+    load=$!
+    exec 3>"$work/keys"
+    eventually holds 'cached  *[0-9]' "$work/top"
+    printf q >&3
+    wait "$load"
+    ended=$?
+    load=
+    exec 3>&-
+    equal "$ended" 0
+}
+check 'top shows frames on a terminal until q' top_ends
+check '... and leaves it as it was' equal \
+    "$(grep -c $'\e\\[?1049h' "$work/top")" "$(grep -c $'\e\\[?1049l' "$work/top")"
+check 'what has happened is listed' holds 'epoch' <(ctl events)
+check '... in JSON, too' holds '"unix_seconds": [1-9]' <(ctl events --limit 3 --json)
 check 'a snapshot is taken' holds '^durable' <(ctl snapshot)
 check 'a drain brings records home' holds 'brought to their nodes' <(ctl drain)
 check 'it serves after a drain' equal "$(redis get key:17)" value:17
