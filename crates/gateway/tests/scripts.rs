@@ -100,7 +100,8 @@ fn a_scripts_memory_is_limited_also_after_one_that_was_given_much() {
         };
         assert_eq!(eval(&mut client, &taking(2), &[]), ":2\\r\\n");
         let large = "-ERR the script used more than 4 MiB of memory; nothing was changed\\r\\n";
-        assert_eq!(eval(&mut client, &taking(6), &[]), large);
+        let doubling = "local t = string.rep('a', 1e6) for i = 1, 3 do t = t .. t end return #t";
+        assert_eq!(eval(&mut client, doubling, &[]), large);
     }
 }
 
@@ -260,6 +261,42 @@ fn a_script_whose_write_is_not_answered_is_indeterminate_and_one_that_loses_is_r
         reply.starts_with("-INDETERMINATE all writes of this transaction or script"),
         "{reply}"
     );
+}
+
+/// Whatever a script calls, it ends when its time is over, in which each of these would go on for
+/// hours.
+#[test]
+fn no_function_of_a_library_keeps_a_script_running() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    let ends = [
+        "local t = string.rep('\\1', 150000) for i = 1, 1e9 do cjson.encode(t) end",
+        "local t = '[' .. string.rep('1,', 50000) .. '1]' for i = 1, 1e9 do cjson.decode(t) end",
+        "local t = string.rep('a', 1e6) for i = 1, 1e9 do string.upper(t) end",
+        "local t = string.rep('a', 1e6) for i = 1, 1e9 do t:reverse() end",
+        "local t = string.rep('\\n', 4e5) for i = 1, 1e9 do string.format('%q', t) end",
+        "local t = string.rep('a', 1e6) for i = 1, 1e9 do redis.sha1hex(t) end",
+        "local t = string.rep('a', 990) for i = 1, 1e9 do t:find('a*b') end",
+        "local t = string.rep('a', 1e5) for i = 1, 1e9 do t:gsub('a', 'b') end",
+        "local t = {} for i = 1, 9999 do t[i] = i end for i = 1, 1e9 do table.sort(t) end",
+        "local t = {} for i = 1, 9999 do t[i] = 'a' end for i = 1, 1e9 do table.concat(t) end",
+        "local t = {} for i = 1, 9999 do t[i] = i end for i = 1, 1e9 do cmsgpack.pack(t) end",
+        "local t = string.rep('a', 1e6) for i = 1, 1e9 do struct.pack('s', t) end",
+        "for i = 1, 1e9 do redis.call('set', KEYS[1], string.rep('a', 1e6)) end",
+        "local a, b = string.rep('a', 1e6) .. 1, string.rep('a', 1e6) .. 2 \
+         while true do local less = a < b end",
+    ];
+    for script in ends {
+        let reply = eval(&mut client, script, &["k"]);
+        assert!(
+            reply.starts_with("-ERR the transaction or script ran for more"),
+            "{script}: {reply}"
+        );
+    }
+    let long = "x = 1 ".repeat(8000);
+    assert!(eval(&mut client, &long, &["k"]).starts_with("-ERR a script of 48000 bytes: 32768"));
+    assert_eq!(eval(&mut client, "return 7", &["k"]), ":7\\r\\n");
 }
 
 /// However many scripts a connection sends at once, others are answered between them.

@@ -39,6 +39,8 @@ pub(crate) struct Copies {
     now_ms: u64,
     operation: Operation,
     batch: Batch,
+    /// Bytes of the values that commands had to do with.
+    work: usize,
 }
 
 impl Copies {
@@ -76,6 +78,11 @@ impl Copies {
             (true, false) if copy.existed => Effect::Delete,
             (true | false, _) => Effect::Nothing,
         }
+    }
+
+    /// How many bytes of values commands had to do with since it was asked the last time.
+    pub(crate) fn take_work(&mut self) -> usize {
+        std::mem::take(&mut self.work)
     }
 
     fn place(&self, key: &[u8]) -> Option<usize> {
@@ -125,8 +132,9 @@ impl Copies {
         take: impl FnOnce(&Answer<'_>),
     ) {
         let Some(at) = self.place(key) else { return take(&Answer::Failed(Failure::KeyLength)) };
-        let Copies { operation, all, now_ms, .. } = self;
+        let Copies { operation, all, now_ms, work, .. } = self;
         let RecordCopy { value, exists, expiry_ms, is_changed, .. } = &mut all[at];
+        *work += value.len();
         operation.begin(ConnectionId::default(), Parent::None, verb, action);
         operation.fill(key, argument);
         operation.expect(expected);

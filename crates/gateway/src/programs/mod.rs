@@ -255,7 +255,12 @@ impl Programs {
                         Err(failure) => crate::resp::write::error(reply, &failure.text()),
                     }
                 }
-                None => self.host().copies.execute(command.args, reply, resp3),
+                None => {
+                    let mut host = self.host();
+                    host.copies.execute(command.args, reply, resp3);
+                    let work = host.copies.take_work();
+                    host.budget.spend(work)?;
+                }
             }
             if reply.len() > self.reply_bytes_max {
                 return Err(Failure::ReplyLength(self.reply_bytes_max));

@@ -1,7 +1,8 @@
 //! A Lua state with what scripts see in it.
 
+use super::super::Budget;
 use super::commands::COMMON_BYTES_MAX;
-use super::host::{self, Checked, Host, STRING_BYTES_MAX, guarded, lock};
+use super::host::{self, Checked, Host, Meter, STRING_BYTES_MAX, TIME_IS_OVER, guarded, lock};
 use super::known::Known;
 use super::raw::{self, Caller};
 use super::replies::Form;
@@ -20,6 +21,12 @@ use std::sync::{Arc, Mutex};
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
+/// The same of a script that has taken more memory than [`TIGHT_BYTES`]: what one instruction does
+/// with long strings, to compare or to join them, may take as long as thousands of others.
+const TIGHT_INSTRUCTIONS: u32 = 10;
+const TIGHT_BYTES: usize = 512 << 10;
+/// A script's text: to compile it can't be interrupted.
+pub(crate) const TEXT_BYTES_MAX: usize = 32 << 10;
 /// Memory that one script may take beyond what was in use before, and what it is given. The limit
 /// of common scripts allows for garbage ([`GARBAGE_BYTES_MAX`]) and arguments
 /// ([`COMMON_BYTES_MAX`]): where there are none, a script may take as much more.
@@ -34,6 +41,7 @@ const GARBAGE_PERCENT_MAX: c_int = 400;
 const PATTERN_BYTES_MAX: usize = 1000;
 const PATTERN_STEPS_MAX: f64 = 1e6;
 const SORTED_MAX: usize = 10_000;
+const SORTED_WORK_MAX: f64 = 4e7;
 
 /// A script that can be run.
 #[derive(Debug)]
@@ -98,6 +106,10 @@ impl Engine {
     ///
     /// It is no script; the text of the error reply.
     pub(crate) fn compile(&mut self, sha: Sha, text: Arc<[u8]>) -> Checked<Arc<Compiled>> {
+        if text.len() > TEXT_BYTES_MAX {
+            let length = text.len();
+            return Err(format!("ERR a script of {length} bytes: {TEXT_BYTES_MAX} are the most"));
+        }
         let (is_read_only, body) = shebang(&text)?;
         // The hook may fire here, too, where the time of the script before could be over.
         let budget = std::mem::take(&mut lock(&self.host).budget);
@@ -132,8 +144,8 @@ impl Engine {
         out: &mut Vec<u8>,
         resp3: bool,
     ) -> Result<(), Failure> {
-        lock(&self.host).begin(call.read_only);
         let used_bytes = self.collect_garbage();
+        lock(&self.host).begin(call.read_only, used_bytes + call.lua_bytes() + TIGHT_BYTES);
         if call.is_large() {
             self.limit_memory(used_bytes + call.lua_bytes() + (SCRIPT_MB_MAX << 20));
         }
@@ -160,15 +172,19 @@ impl Engine {
     ) -> Result<(), Failure> {
         let script_resp3 = {
             let mut host = lock(&self.host);
-            if let Some(failure) = host.failure.take() {
-                drop(host);
+            let (failure, resp3) = (host.failure.take(), host.resp3);
+            let is_tight = std::mem::take(&mut host.is_tight);
+            drop(host);
+            if is_tight || failure.is_some() {
                 self.limit_memory(0);
                 let watched = watch(&self.lua, &self.host, INSTRUCTIONS);
                 self.limit_memory(self.common_limit());
                 watched.map_err(|error| Failure::Text(format!("ERR {error}")))?;
+            }
+            if let Some(failure) = failure {
                 return Err(failure);
             }
-            host.resp3
+            resp3
         };
         match result {
             Ok((true, value)) => Form { resp3, script_resp3 }.write(out, &value, 0),
@@ -223,14 +239,24 @@ fn watch(lua: &Lua, host: &Arc<Mutex<Host>>, instructions: u32) -> mlua::Result<
     let watched = Arc::clone(host);
     let triggers = HookTriggers::new().every_nth_instruction(instructions);
     lua.set_global_hook(triggers, move |lua, _| {
-        if lock(&watched).may_go_on() {
-            return Ok(VmState::Continue);
+        let mut host = lock(&watched);
+        let goes_on = host.may_go_on(Budget::look);
+        let tightens = goes_on && !host.is_tight && lua.used_memory() > host.tight_above_bytes;
+        host.is_tight |= tightens;
+        drop(host);
+        let next = if goes_on { TIGHT_INSTRUCTIONS } else { 1 };
+        if tightens || (!goes_on && instructions > 1) {
+            watch(lua, &watched, next)?;
         }
-        if instructions > 1 {
-            watch(lua, &watched, 1)?;
+        match goes_on {
+            true => Ok(VmState::Continue),
+            false => Err(time_is_over()),
         }
-        Err(mlua::Error::runtime("its time is over"))
     })
+}
+
+fn time_is_over() -> mlua::Error {
+    mlua::Error::runtime(TIME_IS_OVER.to_string_lossy())
 }
 
 /// Whether the script says that it doesn't write, and what of it is Lua: `#!lua flags=no-writes`.
@@ -305,8 +331,21 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
         Ok(())
     };
     given.raw_set("setresp", lua.create_function(setresp)?)?;
-    let hex = |lua: &Lua, text: mlua::LuaString| lua.create_string(sha(&text.as_bytes()));
+    let of = shared();
+    let hex = move |lua: &Lua, text: mlua::LuaString| {
+        let text = text.as_bytes();
+        match lock(&of).may_go_on(|budget| budget.spend(2 * text.len())) {
+            true => lua.create_string(sha(&text)),
+            false => Err(time_is_over()),
+        }
+    };
     given.raw_set("sha1hex", lua.create_function(hex)?)?;
+    let of = shared();
+    let spend = move |_: &Lua, work: f64| match lock(&of).may_go_on(|it| it.spend(work as usize)) {
+        true => Ok(()),
+        false => Err(time_is_over()),
+    };
+    given.raw_set("spend", lua.create_function(spend)?)?;
     let log = |_: &Lua, text: mlua::LuaString| {
         tracing::debug!(text = %text.to_string_lossy(), "a script says");
         Ok(())
@@ -319,6 +358,8 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     given.raw_set("pattern_steps_max", PATTERN_STEPS_MAX)?;
     given.raw_set("string_bytes_max", STRING_BYTES_MAX)?;
     given.raw_set("sorted_max", SORTED_MAX)?;
+    given.raw_set("sorted_work_max", SORTED_WORK_MAX)?;
+    given.raw_set("text_bytes_max", TEXT_BYTES_MAX)?;
     libraries(lua, host, &given)?;
     Ok(given)
 }
@@ -327,11 +368,17 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
 fn library(
     lua: &Lua,
     host: &Arc<Mutex<Host>>,
-    called: impl Fn(&Lua, &MultiValue) -> Checked<Vec<Value>> + Send + 'static,
+    called: impl Fn(&Lua, &MultiValue, &Meter<'_>) -> Checked<Vec<Value>> + Send + 'static,
 ) -> mlua::Result<Function> {
     let host = Arc::clone(host);
+    let length = |value: &Value| value.as_string().map_or(0, |text| text.as_bytes().len());
     lua.create_function(move |lua, values: MultiValue| {
-        match guarded(&host, || called(lua, &values)) {
+        let meter = Meter::new(&host);
+        let called = || {
+            meter.spend(values.iter().map(length).sum())?;
+            called(lua, &values, &meter)
+        };
+        match guarded(&host, called) {
             Some(checked) => host::results(lua, checked),
             None => Err(mlua::Error::runtime("internal error")),
         }
@@ -350,24 +397,33 @@ fn libraries(lua: &Lua, host: &Arc<Mutex<Host>>, given: &Table) -> mlua::Result<
         Ok::<_, mlua::Error>(table)
     };
     let cjson = named("cjson")?;
-    let encode = |lua: &Lua, values: &MultiValue| string(lua, json::encode(values)?);
+    let encode = |lua: &Lua, values: &MultiValue, meter: &Meter<'_>| {
+        string(lua, json::encode(values, meter)?)
+    };
     cjson.raw_set("encode", library(lua, host, encode)?)?;
-    let decode = |lua: &Lua, values: &MultiValue| Ok(vec![json::decode(lua, values)?]);
+    let decode = |lua: &Lua, values: &MultiValue, meter: &Meter<'_>| {
+        Ok(vec![json::decode(lua, values, meter)?])
+    };
     cjson.raw_set("decode", library(lua, host, decode)?)?;
     let cmsgpack = named("cmsgpack")?;
-    let pack = |lua: &Lua, values: &MultiValue| string(lua, msgpack::pack(values)?);
+    let pack = |lua: &Lua, values: &MultiValue, meter: &Meter<'_>| {
+        string(lua, msgpack::pack(values, meter)?)
+    };
     cmsgpack.raw_set("pack", library(lua, host, pack)?)?;
     cmsgpack.raw_set("unpack", library(lua, host, msgpack::unpack)?)?;
     cmsgpack.raw_set("unpack_one", library(lua, host, msgpack::unpack_one)?)?;
     cmsgpack.raw_set("unpack_limit", library(lua, host, msgpack::unpack_limit)?)?;
     let c = named("struct")?;
-    let pack = |lua: &Lua, values: &MultiValue| string(lua, structs::pack(values)?);
+    let pack = |lua: &Lua, values: &MultiValue, _: &Meter<'_>| string(lua, structs::pack(values)?);
     c.raw_set("pack", library(lua, host, pack)?)?;
-    c.raw_set("unpack", library(lua, host, structs::unpack)?)?;
-    let size = |_: &Lua, values: &MultiValue| Ok(vec![Value::Number(structs::size(values)?)]);
+    let unpack = |lua: &Lua, values: &MultiValue, _: &Meter<'_>| structs::unpack(lua, values);
+    c.raw_set("unpack", library(lua, host, unpack)?)?;
+    let size = |_: &Lua, values: &MultiValue, _: &Meter<'_>| {
+        Ok(vec![Value::Number(structs::size(values)?)])
+    };
     c.raw_set("size", library(lua, host, size)?)?;
     let bit = named("bit")?;
-    let hex = |lua: &Lua, values: &MultiValue| string(lua, bits::to_hex(values)?);
+    let hex = |lua: &Lua, values: &MultiValue, _: &Meter<'_>| string(lua, bits::to_hex(values)?);
     bit.raw_set("tohex", library(lua, host, hex)?)?;
     type Operation = Box<dyn Fn(&MultiValue) -> Checked<Value> + Send>;
     let operations: [(&str, Operation); 11] = [
@@ -384,8 +440,80 @@ fn libraries(lua: &Lua, host: &Arc<Mutex<Host>>, given: &Table) -> mlua::Result<
         ("ror", Box::new(bits::shift("ror", u32::rotate_right))),
     ];
     for (name, operation) in operations {
-        let called = move |_: &Lua, values: &MultiValue| Ok(vec![operation(values)?]);
+        let called =
+            move |_: &Lua, values: &MultiValue, _: &Meter<'_>| Ok(vec![operation(values)?]);
         bit.raw_set(name, library(lua, host, called)?)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::words::Words;
+    use super::*;
+    use crate::config::GatewayConfig;
+    use crate::shared::Shared;
+    use crate::statistics::GatewayStatistics;
+
+    /// Whether a clock is looked at when this script runs.
+    fn looks_at_clock(engine: &mut Engine, text: &str) -> bool {
+        let script = engine.compile(sha(text.as_bytes()), text.as_bytes().into()).unwrap();
+        let keys = [&b"k"[..]].into_iter().collect();
+        let call = Call { script, read_only: false, keys, arguments: Words::default() };
+        {
+            let mut host = lock(&engine.host);
+            host.budget = Budget::default();
+            host.copies.begin(0);
+            host.copies.add(b"k", Some((&[b'a'; 200_000], 0)));
+        }
+        let mut reply = Vec::new();
+        engine.run(&call, &mut reply, false).unwrap();
+        assert_ne!(reply[0], b'-', "{text}: {}", String::from_utf8_lossy(&reply));
+        lock(&engine.host).budget.has_begun()
+    }
+
+    /// Each function whose time grows with what it is given tells of its work.
+    #[test]
+    fn a_clock_is_looked_at_after_one_long_call() {
+        let (config, statistics) = (GatewayConfig::default(), GatewayStatistics::new(1));
+        let shared =
+            Shared::new(Arc::new(config), Arc::new(statistics), Vec::new(), Vec::new(), None);
+        let host = Arc::new(Mutex::new(Host::new(&shared, 0)));
+        let mut engine = Engine::new(host).unwrap();
+        watch(&engine.lua, &engine.host, 1 << 30).unwrap(); // no script has so many instructions
+        let calls = [
+            ("string.upper(V)", "string.upper('a')"),
+            ("string.lower(V)", "string.lower('a')"),
+            ("string.reverse(V)", "string.reverse('a')"),
+            ("string.rep('a', 200000)", "string.rep('a', 2)"),
+            ("string.format('%s', V)", "string.format('%s', 'a')"),
+            ("string.find(V, 'b')", "string.find('a', 'b')"),
+            ("string.find(V, 'b', 1, true)", "string.find('a', 'b', 1, true)"),
+            ("string.match(V, '^a*b')", "string.match('a', '^a*b')"),
+            ("string.gsub(V, 'b', '')", "string.gsub('a', 'b', '')"),
+            ("string.gmatch(V, 'b')()", "string.gmatch('a', 'b')()"),
+            ("table.concat({V})", "table.concat({'a'})"),
+            ("redis.sha1hex(V)", "redis.sha1hex('a')"),
+            ("cjson.encode(V)", "cjson.encode('a')"),
+            ("cjson.decode('\"' .. V .. '\"')", "cjson.decode('1')"),
+            ("cmsgpack.pack(V)", "cmsgpack.pack(1)"),
+            (r"cmsgpack.unpack('\219\0\2\128\0' .. V)", "cmsgpack.unpack('a')"),
+            ("struct.pack('s', V)", "struct.pack('s', 'a')"),
+            ("struct.unpack('b', V)", "struct.unpack('b', 'a')"),
+            ("redis.call('get', KEYS[1])", "redis.call('ping')"),
+            ("redis.call('bitcount', KEYS[1])", "redis.call('time')"),
+            ("redis.call('append', KEYS[1], V)", "redis.call('echo', 'a')"),
+            ("loadstring(string.rep('x=1 ', 2000))", "loadstring('x=1')"),
+        ];
+        let given = format!("local V = '{}'", "a".repeat(120_000));
+        assert!(engine.compile(sha(b""), given.as_bytes().into()).is_err(), "no text is so long");
+        for (long, short) in calls {
+            // To make V takes no call that tells of its work.
+            let make = "local V = 'aaaaaaaaaa' for i = 1, 14 do V = V .. V end";
+            assert!(looks_at_clock(&mut engine, &format!("{make} local _ = {long}")), "{long}");
+            assert!(!looks_at_clock(&mut engine, &format!("local _ = {short}")), "{short}");
+        }
+        let make = "local V = 'aaaaaaaaaa' for i = 1, 14 do V = V .. V end";
+        assert!(!looks_at_clock(&mut engine, make), "nor does it look by itself");
+    }
 }

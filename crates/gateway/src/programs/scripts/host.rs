@@ -11,9 +11,14 @@ use crate::resp::{Args, Range, write};
 use crate::shared::Shared;
 use crate::statistics::GatewayStatistics;
 use mlua::{Lua, MultiValue, Value};
+use std::cell::Cell;
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use switchback_wire::VALUE_BYTES_MAX;
+
+/// What a script is told in which nothing counts any more.
+pub(super) const TIME_IS_OVER: &CStr = c"its time is over";
 
 /// A string that scripts make of others.
 pub(super) const STRING_BYTES_MAX: usize = 1 << 20;
@@ -32,6 +37,35 @@ pub(super) fn guarded<T>(host: &Mutex<Host>, run: impl FnOnce() -> T) -> Option<
 
 pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
     host.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Work of a library's function that is put together before the budget is told.
+const METERED: usize = 10_000;
+
+/// What a library's function does, by and by.
+pub(super) struct Meter<'a> {
+    host: &'a Mutex<Host>,
+    work: Cell<usize>,
+}
+
+impl Meter<'_> {
+    pub(super) fn new(host: &Mutex<Host>) -> Meter<'_> {
+        Meter { host, work: Cell::new(0) }
+    }
+
+    /// See [`Budget::spend`].
+    ///
+    /// # Errors
+    ///
+    /// The script's time is over.
+    pub(super) fn spend(&self, work: usize) -> Checked<()> {
+        let work = self.work.get().saturating_add(work);
+        self.work.set(if work < METERED { work } else { 0 });
+        match work < METERED || lock(self.host).may_go_on(|budget| budget.spend(work)) {
+            true => Ok(()),
+            false => Err(TIME_IS_OVER.to_string_lossy().into_owned()),
+        }
+    }
 }
 
 /// A word of a command, as a script gives it.
@@ -53,6 +87,9 @@ pub(crate) struct Host {
     pub(crate) read_only: bool,
     /// What it is answered in.
     pub(super) resp3: bool,
+    /// The clock is looked at more often, since the script has taken more memory than this.
+    pub(super) is_tight: bool,
+    pub(super) tight_above_bytes: usize,
     /// The state of `math.random`.
     random: u64,
     bytes: Vec<u8>,
@@ -71,6 +108,8 @@ impl Host {
             failure: None,
             read_only: false,
             resp3: false,
+            is_tight: false,
+            tight_above_bytes: 0,
             random: 0x1234_abcd_330e,
             bytes: Vec::new(),
             ranges: Vec::new(),
@@ -81,14 +120,18 @@ impl Host {
         }
     }
 
-    /// Begins a script.
-    pub(super) fn begin(&mut self, read_only: bool) {
+    /// Begins a script, whose clock is looked at more often once Lua's memory is above this.
+    pub(super) fn begin(&mut self, read_only: bool, tight_above_bytes: usize) {
         (self.read_only, self.resp3, self.failure) = (read_only, false, None);
+        self.tight_above_bytes = tight_above_bytes;
     }
 
-    /// Takes note of time; false if there is none left.
-    pub(super) fn may_go_on(&mut self) -> bool {
-        if let Err(failure) = self.budget.check() {
+    /// Takes note of time, as one of the budget's checks says; false if there is none left.
+    pub(super) fn may_go_on(
+        &mut self,
+        check: impl FnOnce(&mut Budget) -> Result<(), Failure>,
+    ) -> bool {
+        if let Err(failure) = check(&mut self.budget) {
             self.failure = Some(failure);
         }
         self.failure.is_none()
@@ -112,6 +155,8 @@ impl Host {
             self.reply.clear();
             write::error(&mut self.reply, &text);
         }
+        let work = self.bytes.len() + self.reply.len() + self.copies.take_work();
+        self.may_go_on(|budget| budget.spend(work));
         &self.reply
     }
 

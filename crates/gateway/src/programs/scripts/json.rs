@@ -1,6 +1,6 @@
 //! The library `cjson`.
 
-use super::host::{Checked, bad_argument, bytes};
+use super::host::{Checked, Meter, STRING_BYTES_MAX, bad_argument, bytes};
 use super::number;
 use mlua::{Lua, MultiValue, Table, Value};
 
@@ -10,82 +10,146 @@ const DEPTH_MAX: usize = 1000;
 const SPARSE_SAFE: f64 = 10.0;
 const SPARSE_RATIO: f64 = 2.0;
 const DIGITS: usize = 14;
+/// About how long a value takes beside its bytes, in nanoseconds.
+const VALUE_WORK: usize = 60;
 
-pub(super) fn encode(values: &MultiValue) -> Checked<Vec<u8>> {
+pub(super) fn encode(values: &MultiValue, meter: &Meter<'_>) -> Checked<Vec<u8>> {
     if values.len() != 1 {
         return Err(bad_argument(1, "encode", "expected 1 argument"));
     }
-    let mut out = Vec::new();
-    append(&mut out, &values[0], 0)?;
-    Ok(out)
+    let mut writer = Writer { out: Vec::new(), meter };
+    writer.append(&values[0], 0)?;
+    Ok(writer.out)
 }
 
-fn append(out: &mut Vec<u8>, value: &Value, depth: usize) -> Checked<()> {
-    match value {
-        Value::Nil => out.extend_from_slice(b"null"),
-        Value::LightUserData(pointer) if pointer.0.is_null() => out.extend_from_slice(b"null"),
-        Value::Boolean(is_true) => {
-            out.extend_from_slice(if *is_true { &b"true"[..] } else { b"false" });
-        }
-        Value::Integer(number) => append_number(out, *number as f64)?,
-        Value::Number(number) => append_number(out, *number)?,
-        Value::String(text) => append_string(out, &text.as_bytes()),
-        Value::Table(table) => {
-            let depth = depth + 1;
-            if depth > DEPTH_MAX {
-                return Err(format!("Cannot serialise, excessive nesting ({depth})"));
-            }
-            match array_length(table)? {
-                Some(length) => append_array(out, table, length, depth)?,
-                None => append_object(out, table, depth)?,
-            }
-        }
-        other => {
-            return Err(format!("Cannot serialise {}: type not supported", other.type_name()));
-        }
-    }
-    if out.len() > super::host::STRING_BYTES_MAX {
-        return Err("resulting string too large".into());
-    }
-    Ok(())
+struct Writer<'a> {
+    out: Vec<u8>,
+    meter: &'a Meter<'a>,
 }
 
-fn append_number(out: &mut Vec<u8>, number: f64) -> Checked<()> {
-    if !number.is_finite() {
-        return Err("Cannot serialise number: must not be NaN or Inf".into());
+impl Writer<'_> {
+    fn append(&mut self, value: &Value, depth: usize) -> Checked<()> {
+        self.meter.spend(VALUE_WORK)?;
+        match value {
+            Value::Nil => self.out.extend_from_slice(b"null"),
+            Value::LightUserData(pointer) if pointer.0.is_null() => {
+                self.out.extend_from_slice(b"null")
+            }
+            Value::Boolean(is_true) => {
+                self.out.extend_from_slice(if *is_true { &b"true"[..] } else { b"false" });
+            }
+            Value::Integer(number) => self.append_number(*number as f64)?,
+            Value::Number(number) => self.append_number(*number)?,
+            Value::String(text) => self.append_string(&text.as_bytes())?,
+            Value::Table(table) => {
+                let depth = depth + 1;
+                if depth > DEPTH_MAX {
+                    return Err(format!("Cannot serialise, excessive nesting ({depth})"));
+                }
+                match array_length(table, self.meter)? {
+                    Some(length) => self.append_array(table, length, depth)?,
+                    None => self.append_object(table, depth)?,
+                }
+            }
+            other => {
+                return Err(format!("Cannot serialise {}: type not supported", other.type_name()));
+            }
+        }
+        self.check_length()
     }
-    out.extend_from_slice(number::general(number, DIGITS).as_bytes());
-    Ok(())
-}
 
-fn append_string(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'"');
-    for &byte in text {
-        let short = match byte {
-            b'"' | b'\\' | b'/' => byte,
-            b'\x08' => b'b',
-            b'\t' => b't',
-            b'\n' => b'n',
-            b'\x0c' => b'f',
-            b'\r' => b'r',
-            0..=0x1f | 0x7f => {
-                out.extend_from_slice(format!("\\u{byte:04x}").as_bytes());
-                continue;
-            }
-            _ => {
-                out.push(byte);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', short]);
+    fn append_number(&mut self, number: f64) -> Checked<()> {
+        if !number.is_finite() {
+            return Err("Cannot serialise number: must not be NaN or Inf".into());
+        }
+        self.out.extend_from_slice(number::general(number, DIGITS).as_bytes());
+        Ok(())
     }
-    out.push(b'"');
+
+    fn append_string(&mut self, text: &[u8]) -> Checked<()> {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        self.meter.spend(2 * text.len())?;
+        self.out.push(b'"');
+        for &byte in text {
+            let short = match byte {
+                b'"' | b'\\' | b'/' => byte,
+                b'\x08' => b'b',
+                b'\t' => b't',
+                b'\n' => b'n',
+                b'\x0c' => b'f',
+                b'\r' => b'r',
+                0..=0x1f | 0x7f => {
+                    let digits = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 0xf)]];
+                    self.out.extend_from_slice(b"\\u00");
+                    self.out.extend_from_slice(&digits);
+                    continue;
+                }
+                _ => {
+                    self.out.push(byte);
+                    continue;
+                }
+            };
+            self.out.extend_from_slice(&[b'\\', short]);
+        }
+        self.out.push(b'"');
+        self.check_length()
+    }
+
+    fn check_length(&self) -> Checked<()> {
+        match self.out.len() > STRING_BYTES_MAX {
+            true => Err("resulting string too large".into()),
+            false => Ok(()),
+        }
+    }
+
+    fn append_array(&mut self, table: &Table, length: usize, depth: usize) -> Checked<()> {
+        self.out.push(b'[');
+        for at in 1..=length {
+            if at > 1 {
+                self.out.push(b',');
+            }
+            let value: Value = table.raw_get(at).map_err(|error| error.to_string())?;
+            self.append(&value, depth)?;
+        }
+        self.out.push(b']');
+        Ok(())
+    }
+
+    fn append_object(&mut self, table: &Table, depth: usize) -> Checked<()> {
+        self.out.push(b'{');
+        let begin = self.out.len();
+        for pair in table.pairs::<Value, Value>() {
+            let (key, value) = pair.map_err(|error| error.to_string())?;
+            if self.out.len() > begin {
+                self.out.push(b',');
+            }
+            match &key {
+                Value::Integer(_) | Value::Number(_) => {
+                    self.out.push(b'"');
+                    self.append(&key, depth)?;
+                    self.out.push(b'"');
+                }
+                Value::String(text) => self.append_string(&text.as_bytes())?,
+                other => {
+                    let kind = other.type_name();
+                    return Err(format!(
+                        "Cannot serialise {kind}: table key must be a number or string"
+                    ));
+                }
+            }
+            self.out.push(b':');
+            self.append(&value, depth)?;
+        }
+        self.out.push(b'}');
+        Ok(())
+    }
 }
 
 /// The largest number among the keys, if all are positive integers and there are some.
-fn array_length(table: &Table) -> Checked<Option<usize>> {
+fn array_length(table: &Table, meter: &Meter<'_>) -> Checked<Option<usize>> {
     let (mut largest, mut count) = (0f64, 0f64);
     for pair in table.pairs::<Value, Value>() {
+        meter.spend(VALUE_WORK)?;
         let (key, _) = pair.map_err(|error| error.to_string())?;
         let number = match key {
             Value::Integer(number) => number as f64,
@@ -102,48 +166,6 @@ fn array_length(table: &Table) -> Checked<Option<usize>> {
         return Err("Cannot serialise table: excessively sparse array".into());
     }
     Ok((count > 0.0).then_some(largest as usize))
-}
-
-fn append_array(out: &mut Vec<u8>, table: &Table, length: usize, depth: usize) -> Checked<()> {
-    out.push(b'[');
-    for at in 1..=length {
-        if at > 1 {
-            out.push(b',');
-        }
-        let value: Value = table.raw_get(at).map_err(|error| error.to_string())?;
-        append(out, &value, depth)?;
-    }
-    out.push(b']');
-    Ok(())
-}
-
-fn append_object(out: &mut Vec<u8>, table: &Table, depth: usize) -> Checked<()> {
-    out.push(b'{');
-    let begin = out.len();
-    for pair in table.pairs::<Value, Value>() {
-        let (key, value) = pair.map_err(|error| error.to_string())?;
-        if out.len() > begin {
-            out.push(b',');
-        }
-        match &key {
-            Value::Integer(_) | Value::Number(_) => {
-                out.push(b'"');
-                append(out, &key, depth)?;
-                out.push(b'"');
-            }
-            Value::String(text) => append_string(out, &text.as_bytes()),
-            other => {
-                let kind = other.type_name();
-                return Err(format!(
-                    "Cannot serialise {kind}: table key must be a number or string"
-                ));
-            }
-        }
-        out.push(b':');
-        append(out, &value, depth)?;
-    }
-    out.push(b'}');
-    Ok(())
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -183,13 +205,14 @@ impl Token {
 
 struct Reader<'a> {
     lua: &'a Lua,
+    meter: &'a Meter<'a>,
     text: &'a [u8],
     at: usize,
     /// Where the last token is.
     token_at: usize,
 }
 
-pub(super) fn decode(lua: &Lua, values: &MultiValue) -> Checked<Value> {
+pub(super) fn decode(lua: &Lua, values: &MultiValue, meter: &Meter<'_>) -> Checked<Value> {
     if values.len() != 1 {
         return Err(bad_argument(1, "decode", "expected 1 argument"));
     }
@@ -198,7 +221,7 @@ pub(super) fn decode(lua: &Lua, values: &MultiValue) -> Checked<Value> {
     if text.len() >= 2 && (text[0] == 0 || text[1] == 0) {
         return Err("JSON parser does not support UTF-16 or UTF-32".into());
     }
-    let mut reader = Reader { lua, text: &text, at: 0, token_at: 0 };
+    let mut reader = Reader { lua, meter, text: &text, at: 0, token_at: 0 };
     let token = reader.token();
     let value = reader.value(token, 0)?;
     match reader.token() {
@@ -310,6 +333,7 @@ impl Reader<'_> {
     }
 
     fn value(&mut self, token: Token, depth: usize) -> Checked<Value> {
+        self.meter.spend(VALUE_WORK)?;
         let made = |result: mlua::Result<Value>| result.map_err(|error| error.to_string());
         match token {
             Token::String(text) => made(self.lua.create_string(text).map(Value::String)),

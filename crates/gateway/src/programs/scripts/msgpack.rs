@@ -1,24 +1,27 @@
 //! The library `cmsgpack`.
 
-use super::host::{Checked, bytes, number};
+use super::host::{Checked, Meter, bytes, number};
 use mlua::{Lua, MultiValue, Table, Value};
 
 /// Tables within tables; what is deeper is packed as nil.
 const PACKED_DEPTH_MAX: usize = 16;
 const UNPACKED_DEPTH_MAX: usize = 1000;
+/// About how long a value takes beside its bytes, in nanoseconds.
+const VALUE_WORK: usize = 60;
 const MISSING: &str = "Missing bytes in input.";
 const BAD_FORMAT: &str = "Bad data format in input.";
 
-pub(super) fn pack(values: &MultiValue) -> Checked<Vec<u8>> {
+pub(super) fn pack(values: &MultiValue, meter: &Meter<'_>) -> Checked<Vec<u8>> {
     if values.is_empty() {
         return Err("bad argument #0 to 'pack' (MessagePack pack needs input.)".into());
     }
     let mut out = Vec::new();
-    values.iter().try_for_each(|value| append(&mut out, value, 0))?;
+    values.iter().try_for_each(|value| append(&mut out, value, 0, meter))?;
     Ok(out)
 }
 
-fn append(out: &mut Vec<u8>, value: &Value, depth: usize) -> Checked<()> {
+fn append(out: &mut Vec<u8>, value: &Value, depth: usize, meter: &Meter<'_>) -> Checked<()> {
+    meter.spend(VALUE_WORK)?;
     match value {
         Value::Boolean(is_true) => out.push(if *is_true { 0xc3 } else { 0xc2 }),
         Value::Integer(number) => append_integer(out, *number),
@@ -37,6 +40,7 @@ fn append(out: &mut Vec<u8>, value: &Value, depth: usize) -> Checked<()> {
         },
         Value::String(text) => {
             let text = text.as_bytes();
+            meter.spend(text.len())?;
             match text.len() {
                 length @ ..32 => out.push(0xa0 | length as u8),
                 length @ ..256 => out.extend([0xd9, length as u8]),
@@ -44,7 +48,7 @@ fn append(out: &mut Vec<u8>, value: &Value, depth: usize) -> Checked<()> {
             }
             out.extend_from_slice(&text);
         }
-        Value::Table(table) if depth < PACKED_DEPTH_MAX => append_table(out, table, depth)?,
+        Value::Table(table) if depth < PACKED_DEPTH_MAX => append_table(out, table, depth, meter)?,
         _ => out.push(0xc0),
     }
     if out.len() > super::host::STRING_BYTES_MAX {
@@ -84,9 +88,10 @@ fn append_integer(out: &mut Vec<u8>, number: i64) {
     out.extend_from_slice(&bytes[8 - kept..]);
 }
 
-fn append_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Checked<()> {
+fn append_table(out: &mut Vec<u8>, table: &Table, depth: usize, meter: &Meter<'_>) -> Checked<()> {
     let (mut count, mut largest, mut is_array) = (0usize, 0f64, true);
     for pair in table.pairs::<Value, Value>() {
+        meter.spend(VALUE_WORK)?;
         let (key, _) = pair.map_err(|error| error.to_string())?;
         count += 1;
         match key {
@@ -107,21 +112,21 @@ fn append_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> Checked<()> {
     if is_array {
         return (1..=count).try_for_each(|at| {
             let value: Value = table.raw_get(at).map_err(|error| error.to_string())?;
-            append(out, &value, depth + 1)
+            append(out, &value, depth + 1, meter)
         });
     }
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair.map_err(|error| error.to_string())?;
-        append(out, &key, depth + 1)?;
-        append(out, &value, depth + 1)?;
+        append(out, &key, depth + 1, meter)?;
+        append(out, &value, depth + 1, meter)?;
     }
     Ok(())
 }
 
 /// All that a string holds.
-pub(super) fn unpack(lua: &Lua, values: &MultiValue) -> Checked<Vec<Value>> {
+pub(super) fn unpack(lua: &Lua, values: &MultiValue, meter: &Meter<'_>) -> Checked<Vec<Value>> {
     let data = bytes(values, 1, "unpack")?;
-    let mut reader = Reader { lua, data: &data, at: 0 };
+    let mut reader = Reader { lua, meter, data: &data, at: 0 };
     let mut results = Vec::new();
     while reader.at < data.len() {
         results.push(reader.value(0)?);
@@ -129,20 +134,30 @@ pub(super) fn unpack(lua: &Lua, values: &MultiValue) -> Checked<Vec<Value>> {
     Ok(results)
 }
 
-pub(super) fn unpack_one(lua: &Lua, values: &MultiValue) -> Checked<Vec<Value>> {
+pub(super) fn unpack_one(lua: &Lua, values: &MultiValue, meter: &Meter<'_>) -> Checked<Vec<Value>> {
     let offset = if values.len() < 2 { 0.0 } else { number(values, 2, "unpack_one")? };
-    unpack_some(lua, &bytes(values, 1, "unpack_one")?, 1.0, offset)
+    unpack_some(lua, meter, &bytes(values, 1, "unpack_one")?, 1.0, offset)
 }
 
-pub(super) fn unpack_limit(lua: &Lua, values: &MultiValue) -> Checked<Vec<Value>> {
+pub(super) fn unpack_limit(
+    lua: &Lua,
+    values: &MultiValue,
+    meter: &Meter<'_>,
+) -> Checked<Vec<Value>> {
     let data = bytes(values, 1, "unpack_limit")?;
     let limit = number(values, 2, "unpack_limit")?;
     let offset = if values.len() < 3 { 0.0 } else { number(values, 3, "unpack_limit")? };
-    unpack_some(lua, &data, limit, offset)
+    unpack_some(lua, meter, &data, limit, offset)
 }
 
 /// At most `limit` from an offset on; before them the offset of what is left, or -1.
-fn unpack_some(lua: &Lua, data: &[u8], limit: f64, offset: f64) -> Checked<Vec<Value>> {
+fn unpack_some(
+    lua: &Lua,
+    meter: &Meter<'_>,
+    data: &[u8],
+    limit: f64,
+    offset: f64,
+) -> Checked<Vec<Value>> {
     if limit < 0.0 || offset < 0.0 {
         let (offset, length) = (offset as i64, data.len());
         return Err(format!(
@@ -153,7 +168,7 @@ fn unpack_some(lua: &Lua, data: &[u8], limit: f64, offset: f64) -> Checked<Vec<V
         let (offset, length) = (offset as i64, data.len());
         return Err(format!("Start offset {offset} greater than input length {length}."));
     }
-    let mut reader = Reader { lua, data, at: offset as usize };
+    let mut reader = Reader { lua, meter, data, at: offset as usize };
     let is_all = limit < 1.0 && offset < 1.0;
     let mut results = Vec::new();
     while reader.at < data.len() && (is_all || (results.len() as f64) < limit.floor()) {
@@ -168,6 +183,7 @@ fn unpack_some(lua: &Lua, data: &[u8], limit: f64, offset: f64) -> Checked<Vec<V
 
 struct Reader<'a> {
     lua: &'a Lua,
+    meter: &'a Meter<'a>,
     data: &'a [u8],
     at: usize,
 }
@@ -200,6 +216,7 @@ impl<'a> Reader<'a> {
         if depth > UNPACKED_DEPTH_MAX {
             return Err(BAD_FORMAT.into());
         }
+        self.meter.spend(VALUE_WORK)?;
         let code = self.take(1)?[0];
         match code {
             0..=0x7f => Ok(Value::Number(f64::from(code))),

@@ -5,8 +5,9 @@
 //! An error of Lua leaves these functions by `longjmp`, which drops nothing. So each of them has
 //! only what needs no drop at the places where Lua may raise one.
 
+use super::super::Budget;
 use super::Call;
-use super::host::{Host, Word, guarded, lock};
+use super::host::{Host, TIME_IS_OVER, Word, guarded, lock};
 use super::replies::Line;
 use super::words::Words;
 use mlua::{Function, Lua, RegistryKey, Table, Value, ffi};
@@ -174,7 +175,7 @@ unsafe extern "C-unwind" fn call_command(state: *mut ffi::lua_State) -> c_int {
         let host = ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Mutex<Host>>();
         let raises = ffi::lua_toboolean(state, ffi::lua_upvalueindex(2)) != 0;
         let Some(reply) = executed(state, &*host) else {
-            return ffi::luaL_error(state, c"its time is over".as_ptr());
+            return ffi::luaL_error(state, TIME_IS_OVER.as_ptr());
         };
         // The words aren't needed any more: a reply always has room.
         ffi::lua_settop(state, 0);
@@ -193,7 +194,7 @@ unsafe fn executed(state: *mut ffi::lua_State, host: &Mutex<Host>) -> Option<*co
         let mut host = lock(host);
         // SAFETY: the words stay on the stack until the command has been executed.
         let words = unsafe { words(state) };
-        host.may_go_on().then(|| ptr::from_ref(host.call(words)))
+        host.may_go_on(Budget::check).then(|| ptr::from_ref(host.call(words)))
     };
     // Nothing may unwind through Lua's own functions.
     guarded(host, execute)?

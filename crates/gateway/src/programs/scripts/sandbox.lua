@@ -4,7 +4,8 @@
 local host = ...
 local getinfo = debug.getinfo
 local concat, sort, insert = table.concat, table.sort, table.insert
-local find, gsub, rep, sub = string.find, string.gsub, string.rep, string.sub
+local log = math.log
+local find, format, gsub, rep, sub = string.find, string.format, string.gsub, string.rep, string.sub
 
 -- A function as one of C: a script's tail call of it leaves the script's line to be found.
 local native = host.native
@@ -52,6 +53,13 @@ local function protect(table)
     return proxy
 end
 
+-- Tells of work that nothing interrupts: about its nanoseconds. If the script's time is over, it
+-- ends. What is short isn't worth the call.
+local function spend(work)
+    if work > 1000 then host.spend(work) end
+end
+local function bytes(text) return type(text) == 'string' and #text or 0 end
+
 -- Patterns. To match one can take as many steps as the text is long, to the power of its
 -- repetitions, and nothing can interrupt that; what follows the last one of them costs nothing.
 local function check_pattern(text, pattern)
@@ -61,9 +69,11 @@ local function check_pattern(text, pattern)
     local _, repetitions = gsub(gsub(pattern, '[%*%+%-]%)*$', ''), '[%*%+%-]', '')
     local _, balanced = gsub(pattern, '%%b', '')
     local anywhere = sub(pattern, 1, 1) == '^' and 0 or 1
-    if (#text + 1) ^ (repetitions + balanced + anywhere) > host.pattern_steps_max then
+    local steps = (#text + 1) ^ (repetitions + balanced + anywhere)
+    if steps > host.pattern_steps_max then
         fail('pattern with too many repetitions for a text of ' .. #text .. ' bytes')
     end
+    spend(4 * steps)
 end
 for _, name in ipairs {'match', 'gmatch', 'gfind', 'gsub'} do
     local called = string[name]
@@ -73,22 +83,51 @@ for _, name in ipairs {'match', 'gmatch', 'gfind', 'gsub'} do
     end)
 end
 string.find = native(function(text, pattern, from, plain)
-    if not plain then check_pattern(text, pattern) end
+    if plain then spend(bytes(text)) else check_pattern(text, pattern) end
     return find(text, pattern, from, plain)
+end)
+for _, name in ipairs {'upper', 'lower', 'reverse'} do
+    local called = string[name]
+    string[name] = native(function(text, ...)
+        spend(2 * bytes(text))
+        return called(text, ...)
+    end)
+end
+string.format = native(function(...)
+    local given = 0
+    for at = 1, select('#', ...) do given = given + bytes((select(at, ...))) end
+    spend(4 * given)
+    return format(...)
 end)
 string.rep = native(function(text, times)
     if type(text) == 'string' and type(times) == 'number'
         and #text * times > host.string_bytes_max then
         fail('resulting string too large')
     end
+    if type(times) == 'number' then spend(bytes(text) * times) end
     return rep(text, times)
 end)
 
+-- Strings are compared by their bytes, each about as often as the logarithm of their number.
 table.sort = native(function(list, comes_before)
-    if type(list) == 'table' and #list > host.sorted_max then
-        fail('table too large to be sorted')
+    if type(list) == 'table' then
+        local count = #list
+        if count > host.sorted_max then fail('table too large to be sorted') end
+        local compared = count
+        if not comes_before and type(list[1]) == 'string' then
+            for at = 1, count do compared = compared + bytes(list[at]) end
+        end
+        local rounds = 2 * log(count + 1)
+        if compared * rounds > host.sorted_work_max then fail('table too large to be sorted') end
+        spend((compared + 10 * count) * rounds)
     end
     return sort(list, comes_before)
+end)
+table.concat = native(function(list, ...)
+    if type(list) == 'table' then spend(20 * #list) end
+    local joined = concat(list, ...)
+    spend(#joined)
+    return joined
 end)
 table.insert = native(function(list, ...)
     if stands_for[list] then error(READONLY, 0) end
@@ -217,6 +256,8 @@ function globals.loadstring(text, name)
     if type(text) == 'string' and sub(text, 1, 1) == '\27' then
         return nil, 'attempt to load bytecode'
     end
+    if bytes(text) > host.text_bytes_max then return nil, 'text too long' end
+    spend(100 * bytes(text))
     return loadstring(text, name)
 end
 function globals.load(pieces, name)
