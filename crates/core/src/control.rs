@@ -217,7 +217,7 @@ pub enum SwitchCommand {
     /// Begin the eviction of the least accessed of these, each if a key that wants its slot was
     /// counted more often.
     EvictBegin {
-        /// Who may go.
+        /// The entries to choose from.
         candidates: Vec<EntryId>,
         /// How often those were counted that want slots, the most often first: none goes beyond
         /// their number.

@@ -94,7 +94,7 @@ impl ChainMap {
         postcard::to_stdvec(self).expect("plain data has an encoding")
     }
 
-    /// The map of these bytes; `None`: they are none's.
+    /// The map that has this encoding; `None`: the bytes are no map's.
     pub fn decode(bytes: &[u8]) -> Option<ChainMap> {
         let (map, rest) = postcard::take_from_bytes::<ChainMap>(bytes).ok()?;
         (rest.is_empty() && map.is_plausible() && map.encode() == bytes).then_some(map)

@@ -35,7 +35,7 @@ struct Switch {
 
 /// What a switch was told about entries.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Told {
+enum Work {
     Admit(u16),
     Evict(u16),
     Remove(u16),
@@ -61,7 +61,7 @@ struct Rack {
     silent: BTreeSet<u16>,
     /// Those that refuse all entries.
     refusing: BTreeSet<u16>,
-    told: Vec<Told>,
+    told: Vec<Work>,
     /// Keys of records that the node was told to store.
     stored: Vec<u8>,
     /// Keys that it holds, if it holds any.
@@ -374,12 +374,12 @@ impl Rack {
                 SwitchResult::Ok
             }
             SwitchCommand::LoadFrozen(_) => {
-                self.told.push(Told::Load(switch));
+                self.told.push(Work::Load(switch));
                 SwitchResult::Frozen(its.frozen.clone(), None)
             }
             SwitchCommand::Admit(entries) => {
                 its.frozen.clear();
-                self.told.push(Told::Admit(switch));
+                self.told.push(Work::Admit(switch));
                 let refused = entries.iter().map(|entry| entry.id).filter(|_| refuses).collect();
                 if !refuses {
                     its.entries.extend(entries.into_iter().map(|entry| (entry.id, entry)));
@@ -387,21 +387,21 @@ impl Rack {
                 SwitchResult::Admitted { refused }
             }
             SwitchCommand::EvictBegin { candidates, counts, .. } => {
-                self.told.push(Told::Evict(switch));
+                self.told.push(Work::Evict(switch));
                 let chosen = candidates.into_iter().take(counts.len());
                 SwitchResult::Evicting(chosen.map(|id| (id, None)).collect())
             }
             SwitchCommand::Remove(entries) => {
-                self.told.push(Told::Remove(switch));
+                self.told.push(Work::Remove(switch));
                 its.entries.retain(|id, _| !entries.contains(id));
                 SwitchResult::Ok
             }
             SwitchCommand::ListEntries(_) => {
-                self.told.push(Told::List(switch));
+                self.told.push(Work::List(switch));
                 SwitchResult::Entries(its.entries.values().cloned().collect(), None)
             }
             SwitchCommand::Clean(versions) => {
-                self.told.push(Told::Clean(switch, versions));
+                self.told.push(Work::Clean(switch, versions));
                 SwitchResult::Ok
             }
             _ => SwitchResult::Ok,
@@ -457,17 +457,17 @@ fn entries_get_to_keepers_before_the_owner_and_go_from_them_after_it() {
     let mut rack = Rack::serving(0);
     rack.silent.insert(0);
     rack.offer(1);
-    assert_eq!(rack.told, [Told::Admit(0)], "the keeper hasn't confirmed it");
+    assert_eq!(rack.told, [Work::Admit(0)], "the keeper hasn't confirmed it");
     rack.silent.clear();
     rack.pass(100_000, &[(0, 1), (1, 2)]);
-    assert_eq!(rack.told[1..], [Told::Admit(0), Told::Admit(1)]);
+    assert_eq!(rack.told[1..], [Work::Admit(0), Work::Admit(1)]);
     assert_eq!(rack.controller.cached(), 1);
 
     rack.told.clear();
     rack.silent.insert(0);
     rack.controller.drain(rack.now);
     rack.carry_out();
-    assert_eq!(rack.told, [Told::Evict(1), Told::Remove(1), Told::Remove(0)]);
+    assert_eq!(rack.told, [Work::Evict(1), Work::Remove(1), Work::Remove(0)]);
     assert_eq!((rack.cleared, rack.controller.cached()), (0, 1), "the keeper may have it still");
     rack.silent.clear();
     rack.pass(100_000, &[(0, 1), (1, 2)]);
@@ -483,7 +483,7 @@ fn an_entry_that_a_member_refuses_is_removed_where_it_is_and_its_offer_declined(
     rack.offer(1);
     assert_eq!(
         rack.told,
-        [Told::Admit(0), Told::Admit(1), Told::Remove(0), Told::Remove(1)],
+        [Work::Admit(0), Work::Admit(1), Work::Remove(0), Work::Remove(1)],
         "the owner isn't told"
     );
     assert_eq!((rack.cleared, rack.controller.cached()), (1, 0));
@@ -540,7 +540,7 @@ fn a_controller_that_starts_again_removes_what_only_keepers_hold() {
     rack.say_hello(0, 1, &CLASSES);
     assert!(!rack.controller.is_serving(), "the owner may live");
     rack.say_hello(1, 2, &CLASSES);
-    assert_eq!(rack.told, [Told::List(0), Told::List(1), Told::Remove(0)]);
+    assert_eq!(rack.told, [Work::List(0), Work::List(1), Work::Remove(0)]);
     assert!(rack.controller.is_serving());
     assert_eq!((rack.controller.epoch(), rack.controller.cached()), (1, 2));
     assert_eq!((rack.cached_by(0), rack.cached_by(1)), (2, 2));
@@ -601,7 +601,7 @@ fn a_chain_is_recovered_from_a_switch_that_is_left_and_no_client_is_asked() {
             assert_eq!(rack.switches[&0].place.map(|place| place.protects), Some(apart));
             rack.moves.clear();
             rack.pass(1_000_000, &[(left, left as u8 + 1)]);
-            assert_eq!((rack.members(), rack.told.last()), (vec![left], Some(&Told::Load(left))));
+            assert_eq!((rack.members(), rack.told.last()), (vec![left], Some(&Work::Load(left))));
             assert_eq!((&rack.stored[..], &rack.moves[..]), (&[0, 1][..], &[false][..]));
             assert!(rack.controller.is_serving() && rack.chain().preserved, "one domain is left");
             let periodic = rack.chain().snapshots.expect("snapshots are taken again");
@@ -738,7 +738,7 @@ fn a_dirty_record_counts_as_clean_once_its_node_has_stored_it() {
     rack.pass(300_000, &[(0, 1), (1, 2)]);
     assert_eq!(rack.stored, [0, 1], "nothing that isn't cached");
     let versions = vec![(cached[0], Seq::new(epoch, 7)), (cached[1], Seq::new(epoch, 8))];
-    let cleaned = [Told::Clean(0, versions.clone()), Told::Clean(1, versions)];
+    let cleaned = [Work::Clean(0, versions.clone()), Work::Clean(1, versions)];
     assert!(cleaned.iter().all(|clean| rack.told.contains(clean)), "{:?}", rack.told);
     assert_eq!(rack.controller.status(rack.now).cleaned_records, 2);
 }
@@ -760,7 +760,7 @@ fn a_switch_is_taken_out_of_service_and_a_spare_takes_its_place() {
     rack.carry_out();
     assert_eq!((rack.members(), rack.controller.epoch()), (vec![0, 3], 2));
     assert_eq!((rack.quiesced, drained(&rack)), (1, vec![1]));
-    assert!(rack.told.contains(&Told::Evict(1)) && !rack.told.contains(&Told::Load(0)));
+    assert!(rack.told.contains(&Work::Evict(1)) && !rack.told.contains(&Work::Load(0)));
     assert!(rack.controller.is_serving() && rack.cached_by(0) == 0);
     // It stays out when others die, and when the next controller starts.
     rack.restart_controller();

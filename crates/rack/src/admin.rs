@@ -24,7 +24,7 @@ use axum::{Json, Router};
 use connections::{LIMITS, Limits};
 use console::Pages;
 use elsewhere::Elsewhere;
-pub(crate) use elsewhere::Told;
+pub(crate) use elsewhere::PartsStatus;
 pub use heat::HeatStatus;
 use hosts::Hosts;
 pub use hot::{HotKeyStatus, HotStatus, KeyPlace, SECONDS_DEFAULT};
@@ -666,7 +666,7 @@ impl ServerState {
             // Others are asked only for those who watch.
             let told = match observer.is_watched() {
                 true => elsewhere.look().await,
-                false => Told::default(),
+                false => PartsStatus::default(),
             };
             // What went wrong is in the log; the next look may succeed.
             let _ = blocking(move || observer.look(&*admin, told)).await;

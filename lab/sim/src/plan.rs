@@ -382,6 +382,11 @@ impl Plan {
         if scheme.layers_max() > 1 {
             draw_layers(&mut plan, &mut random, scheme);
         }
+        if scheme.has_copies() {
+            // What a dead link between a spine and a leaf has lost is sent again to the leaf, once
+            // that is due: not after the deadline.
+            plan.times.deadline_us = plan.times.deadline_us.max(4 * plan.times.client_retry_us.1);
+        }
         // What is clean shows nothing of how dirty records are kept, which is what other focuses
         // are about.
         if focus == Focus::Anything && random.chance(0.5) {

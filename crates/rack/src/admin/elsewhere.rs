@@ -36,7 +36,7 @@ pub(super) struct Elsewhere {
 
 /// What they say at one time; parts that don't answer are missing.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct PartsStatus {
     pub(crate) statuses: Vec<RackStatus>,
     /// The gateway's last second.
     pub(crate) heat: Option<HeatStatus>,
@@ -64,14 +64,14 @@ impl Elsewhere {
     }
 
     /// Asks all of them.
-    pub(super) async fn look(&self) -> Told {
+    pub(super) async fn look(&self) -> PartsStatus {
         let parts = self.parts.iter().copied().chain(self.gateway);
         let (statuses, heat, hot) = tokio::join!(
             get_all(parts, "/status"),
             self.heat(1, 1),
             self.hot(SAMPLE_KEYS, super::SECONDS_DEFAULT)
         );
-        Told { statuses, heat, hot }
+        PartsStatus { statuses, heat, hot }
     }
 
     /// `GET /machines` of each part, as they answer; parts of one machine say the same.

@@ -7,7 +7,7 @@ mod live;
 pub use events::{EVENTS_MAX, Event, EventsStatus, What};
 pub use live::{LiveNode, LiveSample, LiveSwitch};
 
-use crate::admin::{Admin, DrainResult, Told};
+use crate::admin::{Admin, DrainResult, PartsStatus};
 use events::EventLog;
 use live::Meter;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -59,7 +59,7 @@ impl Observer {
     }
 
     /// Looks at everything, and tells those who watch, with what other processes have `told`.
-    pub(crate) fn look(&self, admin: &dyn Admin, told: Told) {
+    pub(crate) fn look(&self, admin: &dyn Admin, told: PartsStatus) {
         let elapsed = self.started.elapsed();
         let (mut status, counts) = (admin.status(), admin.asked());
         let unix_s = unix_s();

@@ -565,14 +565,14 @@ mod tests {
     use super::*;
 
     /// One key of several clients; every answer rests on what its client alone keeps.
-    struct Told {
+    struct OneKey {
         witness: Witness,
         history: History,
     }
 
-    impl Told {
-        fn new() -> Told {
-            Told { witness: Witness::new(1, 0, Checks::ALL), history: History::default() }
+    impl OneKey {
+        fn new() -> OneKey {
+            OneKey { witness: Witness::new(1, 0, Checks::ALL), history: History::default() }
         }
 
         fn answer(
@@ -618,10 +618,10 @@ mod tests {
 
     #[test]
     fn what_a_client_keeps_is_lost_only_with_it() {
-        let mut told = Told::new();
+        let mut told = OneKey::new();
         told.write((1, 1), 1);
         assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
-        let mut told = Told::new();
+        let mut told = OneKey::new();
         told.write((1, 1), 1);
         told.gives_up(2, 1);
         assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
@@ -632,7 +632,7 @@ mod tests {
     /// What its spool had kept since an earlier life of the client counts no more either.
     #[test]
     fn a_client_is_given_up_since_a_life() {
-        let mut told = Told::new();
+        let mut told = OneKey::new();
         told.write((1, 2), 1);
         told.gives_up(1, 3);
         assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
@@ -643,7 +643,7 @@ mod tests {
     /// The answer had waited for its client's spool.
     #[test]
     fn an_answer_that_comes_after_its_client_was_given_up_is_no_evidence() {
-        let mut told = Told::new();
+        let mut told = OneKey::new();
         told.gives_up(1, 1);
         let late = told.write((1, 1), 1);
         assert_eq!(told.absent(), Some(Check::AcknowledgedWriteLost));
@@ -654,10 +654,10 @@ mod tests {
     #[test]
     fn a_node_may_lack_what_is_lost_though_no_read_has_shown_it() {
         let (older, newer) = (Seq::new(1, 1), Seq::new(1, 2));
-        let mut told = Told::new();
+        let mut told = OneKey::new();
         told.write((1, 1), 1);
         told.write((2, 1), 2);
-        let floor_with = |told: &mut Told, stored| {
+        let floor_with = |told: &mut OneKey, stored| {
             told.witness.settle(&told.history, 0, stored);
             told.witness.floor(0)
         };
@@ -672,7 +672,7 @@ mod tests {
     #[test]
     fn a_delete_may_survive_its_client() {
         let lost_with = |kind| {
-            let mut told = Told::new();
+            let mut told = OneKey::new();
             told.write((1, 1), 1);
             told.answer((2, 1), kind, Answered::Written, Seq::new(1, 2), 1)
                 .expect("it is the newest");

@@ -27,7 +27,7 @@ enum Lasting {
     Drained(u16),
 }
 
-/// Who breaks things.
+/// Injects faults.
 pub(super) struct Nemesis {
     plan: Faults,
     random: Random,
