@@ -29,7 +29,9 @@ Examples:
   DistReach beside DistCache, two chains of two switches:
       switchback bench --layers 2 --chains 2 --node-capacity 5000 --preload
   A running gateway beside redis-server with the same durability:
-      switchback bench redis --gateway 127.0.0.1:6380 --durability everysec";
+      switchback bench redis --gateway 127.0.0.1:6380 --durability everysec
+  What TLS costs a gateway that speaks both:
+      switchback bench redis --beside 127.0.0.1:6380 --gateway 127.0.0.1:6390 --cacert ca.crt";
 
 /// Largest rate of a node and of all clients. Due operations are counted one by one, so their
 /// number is limited.
@@ -56,7 +58,7 @@ pub struct BenchArgs {
 /// Other measurements.
 #[derive(Subcommand, Clone, Debug)]
 pub(crate) enum BenchCommand {
-    /// Compares a running gateway with redis-server, by redis-benchmark, in one run.
+    /// Compares a running gateway with redis-server, or with another gateway, by redis-benchmark.
     Redis(RedisArgs),
 }
 

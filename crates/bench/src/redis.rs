@@ -1,4 +1,5 @@
-//! `switchback bench redis`: a running gateway beside redis-server, both driven by redis-benchmark.
+//! `switchback bench redis`: a running gateway beside redis-server, or beside another gateway, both
+//! driven by redis-benchmark.
 //!
 //! Absolute figures of a small machine vary with its load; the ratio of two servers that take turns
 //! on it, under the same load generator, varies less. So each round runs every case on both
@@ -26,10 +27,20 @@ pub(crate) struct RedisArgs {
     #[arg(long, default_value = "127.0.0.1:6380", value_name = "ADDR")]
     pub(crate) gateway: String,
 
-    /// Password of the gateway.
+    /// Password of the gateway, and of what `--beside` names.
     #[arg(long, value_name = "PASSWORD")]
     #[serde(skip)]
     pub(crate) password: Option<String>,
+
+    /// What the gateway is compared with, instead of a redis-server that is started for it: another
+    /// address of it, or one of another build or setting.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["durability", "data"])]
+    pub(crate) beside: Option<String>,
+
+    /// Speak TLS to the gateway, whose certificate a CA of this file has issued; what it is compared
+    /// with is spoken to in plain text.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
 
     /// Durability of the redis-server that is started beside it; give that of the gateway.
     #[arg(long, value_enum, default_value_t = Durability::Everysec)]
@@ -178,8 +189,19 @@ impl Durability {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Server {
-    Redis,
+    /// What the gateway is compared with.
+    Beside,
     Gateway,
+}
+
+/// How a server is reached.
+#[derive(Clone, Copy)]
+struct Target<'a> {
+    server: Server,
+    address: SocketAddr,
+    password: Option<&'a str>,
+    /// It speaks TLS, and its certificate is of a CA of this file.
+    cacert: Option<&'a Path>,
 }
 
 /// A case: a command and a number of keys.
@@ -215,11 +237,11 @@ struct Sample {
 struct Comparison {
     #[serde(flatten)]
     case: Case,
-    redis_ops: Spread,
+    beside_ops: Spread,
     gateway_ops: Spread,
-    /// Gateway over redis-server, in each round.
+    /// Gateway over what is beside it, in each round.
     ratio: Spread,
-    redis_p99_ms: Spread,
+    beside_p99_ms: Spread,
     gateway_p99_ms: Spread,
 }
 
@@ -228,7 +250,8 @@ struct Report<'a> {
     tool: &'static str,
     kind: &'static str,
     machine: Machine,
-    redis: String,
+    /// What the gateway is compared with.
+    beside: String,
     arguments: &'a RedisArgs,
     samples: Vec<Sample>,
     summary: Vec<Comparison>,
@@ -237,16 +260,38 @@ struct Report<'a> {
 /// Compares, and prints a table.
 pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
     args.json.as_deref().map(check_writable).transpose()?;
-    let gateway = resolve(&args.gateway)?;
-    ping(gateway, args.password.as_deref()).with_context(|| {
+    let gateway = Target {
+        server: Server::Gateway,
+        address: resolve(&args.gateway)?,
+        password: args.password.as_deref(),
+        cacert: args.cacert.as_deref(),
+    };
+    ping(gateway).with_context(|| {
         format!("no gateway answers at {}; start one with `switchback up`", args.gateway)
     })?;
-    let redis = RedisServer::start(args)?;
+    let redis = args.beside.is_none().then(|| RedisServer::start(args)).transpose()?;
+    let (beside, described) = match (&redis, &args.beside) {
+        (Some(redis), _) => {
+            let durability = spelt(args.durability);
+            (redis.target(), format!("{}, durability {durability}", version()?))
+        }
+        (None, other) => {
+            let other = other.as_deref().unwrap_or_default();
+            let target = Target {
+                server: Server::Beside,
+                address: resolve(other)?,
+                cacert: None,
+                ..gateway
+            };
+            ping(target).with_context(|| format!("nothing answers at {other}"))?;
+            (target, format!("the gateway at {other}"))
+        }
+    };
     let mut report = Report {
         tool: "switchback bench redis",
         kind: "measured",
         machine: Machine::here(),
-        redis: version()?,
+        beside: described,
         arguments: args,
         samples: Vec::new(),
         summary: Vec::new(),
@@ -254,31 +299,29 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
     let Machine { cpus, model, kernel } = &report.machine;
     say(&format!(
         "redis-benchmark -P {} -c {} -d {}, {} requests each\n\
-         {}, durability {}, beside the gateway at {gateway}\n\
+         {}, beside the gateway at {}{}\n\
          measured on {cpus} CPU(s), {model}, Linux {kernel}\n\n",
         args.pipeline,
         args.connections,
         args.value_bytes,
         grouped(args.requests as f64),
-        report.redis,
-        spelt(args.durability)
+        report.beside,
+        gateway.address,
+        if gateway.cacert.is_some() { ", by TLS" } else { "" },
     ))?;
-    let servers = [
-        (Server::Redis, redis.address, None),
-        (Server::Gateway, gateway, args.password.as_deref()),
-    ];
-    for (server, address, password) in servers {
-        eprintln!("filling {server:?}");
-        fill(args, address, password)?;
+    let targets = [beside, gateway];
+    for target in targets {
+        eprintln!("filling {}", target.address);
+        fill(args, target)?;
     }
     for round in 1..=args.rounds {
         eprintln!("round {round} of {}", args.rounds);
         for case in cases(args) {
             // The servers take turns in going first.
             for at in 0..2 {
-                let (server, address, password) = servers[(round as usize + at) % 2];
-                let (ops, p50_ms, p99_ms) =
-                    benchmark(args, case, args.requests, address, password)?;
+                let target = targets[(round as usize + at) % 2];
+                let (ops, p50_ms, p99_ms) = benchmark(args, case, args.requests, target)?;
+                let server = target.server;
                 report.samples.push(Sample { round, server, case, ops, p50_ms, p99_ms });
             }
         }
@@ -289,7 +332,8 @@ pub(crate) fn run(args: &RedisArgs) -> anyhow::Result<ExitCode> {
         let json = serde_json::to_vec_pretty(&report).context("the report as JSON")?;
         std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    say(&table(&report.summary).to_string())?;
+    let name = if redis.is_some() { "redis" } else { "beside" };
+    say(&table(name, &report.summary).to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -300,13 +344,13 @@ fn cases(args: &RedisArgs) -> Vec<Case> {
 
 /// Writes the keys, so that reads find them and both servers are warm. Keys are drawn at random:
 /// five times as many writes as keys leave less than one in a hundred out.
-fn fill(args: &RedisArgs, address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
+fn fill(args: &RedisArgs, target: Target) -> anyhow::Result<()> {
     let mut filled = Vec::new();
     for Case { command, keys } in cases(args) {
         let case = Case { command: command.filled_by(), keys };
         if !filled.contains(&case) {
             let requests = if keys == 1 { 100_000 } else { 5 * keys };
-            benchmark(args, case, requests, address, password)?;
+            benchmark(args, case, requests, target)?;
             filled.push(case);
         }
     }
@@ -318,8 +362,7 @@ fn benchmark(
     args: &RedisArgs,
     case: Case,
     requests: u64,
-    address: SocketAddr,
-    password: Option<&str>,
+    Target { address, password, cacert, .. }: Target,
 ) -> anyhow::Result<(f64, f64, f64)> {
     let mut command = process::Command::new("redis-benchmark");
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
@@ -331,6 +374,9 @@ fn benchmark(
     }
     if let Some(password) = password {
         command.args(["-a", password]);
+    }
+    if let Some(cacert) = cacert {
+        command.arg("--tls").arg("--cacert").arg(cacert);
     }
     command.args(case.command.arguments());
     let output = command
@@ -378,46 +424,49 @@ fn compare(case: Case, samples: &[Sample]) -> Option<Comparison> {
     };
     let spread = |server, figure: fn(&Sample) -> f64| Spread::of(of(server).map(figure));
     let ratios = of(Server::Gateway).filter_map(|gateway| {
-        let redis = of(Server::Redis).find(|redis| redis.round == gateway.round)?;
-        Some(gateway.ops / redis.ops)
+        let beside = of(Server::Beside).find(|beside| beside.round == gateway.round)?;
+        Some(gateway.ops / beside.ops)
     });
     Some(Comparison {
         case,
-        redis_ops: spread(Server::Redis, |sample| sample.ops)?,
+        beside_ops: spread(Server::Beside, |sample| sample.ops)?,
         gateway_ops: spread(Server::Gateway, |sample| sample.ops)?,
         ratio: Spread::of(ratios)?,
-        redis_p99_ms: spread(Server::Redis, |sample| sample.p99_ms)?,
+        beside_p99_ms: spread(Server::Beside, |sample| sample.p99_ms)?,
         gateway_p99_ms: spread(Server::Gateway, |sample| sample.p99_ms)?,
     })
 }
 
-fn table(comparisons: &[Comparison]) -> Table {
+/// With this name of what the gateway is compared with.
+fn table(beside: &str, comparisons: &[Comparison]) -> Table {
+    let (ops, p99) = (format!("{beside} ops/s"), format!("p99 ms, {beside}"));
+    let ratio = format!("gateway/{beside}");
     let mut table = Table::of_numbers([
         "measured, medians",
-        "redis ops/s",
+        &ops,
         "spread",
         "gateway ops/s",
         "spread",
-        "gateway/redis",
+        &ratio,
         "from",
         "to",
-        "p99 ms, redis",
+        &p99,
         "gateway",
     ]);
     let spread = |spread: &Spread| format!("± {:.1} %", spread.relative() * 100.0);
     for comparison in comparisons {
-        let Comparison { case, redis_ops, gateway_ops, ratio, redis_p99_ms, gateway_p99_ms } =
+        let Comparison { case, beside_ops, gateway_ops, ratio, beside_p99_ms, gateway_p99_ms } =
             comparison;
         table.row([
             case.to_string(),
-            grouped(redis_ops.median),
-            spread(redis_ops),
+            grouped(beside_ops.median),
+            spread(beside_ops),
             grouped(gateway_ops.median),
             spread(gateway_ops),
             format!("{:.2}", ratio.median),
             format!("{:.2}", ratio.min),
             format!("{:.2}", ratio.max),
-            format!("{:.2}", redis_p99_ms.median),
+            format!("{:.2}", beside_p99_ms.median),
             format!("{:.2}", gateway_p99_ms.median),
         ]);
     }
@@ -430,10 +479,13 @@ fn resolve(address: &str) -> anyhow::Result<SocketAddr> {
     found.next().with_context(|| format!("{address} has no address"))
 }
 
-/// Sends PING, and waits for PONG.
-fn ping(address: SocketAddr, password: Option<&str>) -> anyhow::Result<()> {
+/// Sends PING, and waits for PONG; where TLS is spoken, only connects.
+fn ping(Target { address, password, cacert, .. }: Target) -> anyhow::Result<()> {
     let wait = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, wait)?;
+    if cacert.is_some() {
+        return Ok(());
+    }
     stream.set_read_timeout(Some(wait))?;
     if let Some(password) = password {
         let length = password.len();
@@ -475,7 +527,7 @@ impl RedisServer {
         let process = spawn(address, data.path(), args.durability)?;
         let mut server = RedisServer { process, address, _data: data };
         let give_up = Instant::now() + Duration::from_secs(10);
-        while ping(address, None).is_err() {
+        while ping(server.target()).is_err() {
             if let Some(status) = server.process.ended()? {
                 bail!("redis-server ended with {status}");
             }
@@ -483,6 +535,11 @@ impl RedisServer {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(server)
+    }
+
+    fn target(&self) -> Target<'static> {
+        let (server, address) = (Server::Beside, self.address);
+        Target { server, address, password: None, cacert: None }
     }
 }
 
@@ -522,14 +579,14 @@ mod tests {
             |round, server, ops| Sample { round, server, case, ops, p50_ms: 0.1, p99_ms: 0.2 };
         // The machine was twice as fast in the second round: the ratio is the same.
         let samples = [
-            sample(1, Server::Redis, 100.0),
+            sample(1, Server::Beside, 100.0),
             sample(1, Server::Gateway, 120.0),
             sample(2, Server::Gateway, 240.0),
-            sample(2, Server::Redis, 200.0),
+            sample(2, Server::Beside, 200.0),
         ];
         let comparison = compare(case, &samples).unwrap();
         assert_eq!(comparison.ratio, Spread { median: 1.2, min: 1.2, max: 1.2 });
-        let line = table(&[comparison]).to_string();
+        let line = table("redis", &[comparison]).to_string();
         let line: Vec<_> = line.lines().nth(1).unwrap().split_whitespace().collect();
         assert_eq!(
             line,
@@ -544,7 +601,8 @@ mod tests {
     #[test]
     fn a_gateway_that_isnt_there_is_named() {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        assert!(ping(address, None).is_err());
+        let (server, password, cacert) = (Server::Gateway, None, None);
+        assert!(ping(Target { server, address, password, cacert }).is_err());
         assert!(resolve("nowhere").is_err());
     }
 }

@@ -54,7 +54,7 @@ fn named(what: &What) -> (&'static str, String) {
         }
         What::Admissions { seconds: lasted, admitted, evicted } => {
             let text = format!(
-                "{} keys admitted, {} evicted within {}",
+                "{} admitted, {} evicted within {}",
                 grouped(*admitted),
                 grouped(*evicted),
                 seconds(*lasted)

@@ -372,7 +372,7 @@ fn events_read_well() {
     61.0 s  node        2 down
      2.0 s  error       node 2: disk\\u{1b}[2J
      1.0 s  mended      node 2
-     3 min  admissions  5,000 keys admitted, 12 evicted within 3 min
+     3 min  admissions  5,000 admitted, 12 evicted within 3 min
 "
     );
     status.has_controller = false;
