@@ -6,6 +6,7 @@ use crate::{notify, output};
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -24,9 +25,14 @@ const IMPATIENT: i32 = 130;
 pub(crate) const TOLD_TWICE: &str =
     "told twice: stopping at once; what was not yet flushed stays where it is";
 
+/// Whether SIGHUP has a process read its files again: if it `has_files`, or has no terminal whose end
+/// the signal could tell of.
+pub(crate) fn reloads(has_files: bool) -> bool {
+    has_files || !(std::io::stdin().is_terminal() || std::io::stderr().is_terminal())
+}
+
 /// Signals that ask to stop. Registered before anything starts, so that none is missed. The second
-/// one says `twice` and ends the process. SIGHUP is one of them, unless the process `reloads` what
-/// it has read.
+/// one says `twice` and ends the process. SIGHUP is one of them, unless the process [`reloads`].
 pub(crate) fn signals(twice: &'static str, reloads: bool) -> anyhow::Result<Receiver<i32>> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP]).context("signals can't be handled")?;
@@ -55,6 +61,7 @@ pub(crate) fn signals(twice: &'static str, reloads: bool) -> anyhow::Result<Rece
 pub(crate) fn until_stopped(
     mut running: Box<dyn Running>,
     signals: &Receiver<i32>,
+    reloads: bool,
     drain: Duration,
     hints: impl FnOnce(&dyn Running),
 ) -> anyhow::Result<ExitCode> {
@@ -73,7 +80,7 @@ pub(crate) fn until_stopped(
             );
         }
         match signals.recv_timeout(if serves { CHECK_PERIOD } else { START_PERIOD }) {
-            Ok(SIGHUP) if running.tls().is_some() => reload(&*running),
+            Ok(SIGHUP) if reloads => reload(&*running),
             Ok(_) | Err(RecvTimeoutError::Disconnected) => break None,
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(failure) = running.failure() {
@@ -95,7 +102,10 @@ pub(crate) fn until_stopped(
 
 /// Has the gateway show the certificates that are in its files now; says what came of it.
 fn reload(running: &dyn Running) {
-    let Some(tls) = running.tls() else { return };
+    let Some(tls) = running.tls() else {
+        output::note("SIGHUP: nothing to read again, for nothing here serves TLS");
+        return;
+    };
     match tls.reload() {
         Ok(()) => output::note("certificates read again: new connections get them"),
         Err(error) => output::error(&format!("the old certificates stay in force: {error}")),
@@ -128,7 +138,8 @@ mod tests {
         }
     }
 
-    fn serve(failure: Option<&str>, remains: Option<&str>, signalled: bool) -> ExitCode {
+    fn serve(failure: Option<&str>, remains: Option<&str>, signals: &[i32]) -> ExitCode {
+        let reloads = true;
         let stopped = Arc::new(AtomicU32::new(0));
         let fake = Fake {
             failure: failure.map(str::to_owned),
@@ -136,27 +147,32 @@ mod tests {
             stopped: Arc::clone(&stopped),
         };
         let (sender, receiver) = channel();
-        if signalled {
-            sender.send(SIGTERM).unwrap();
-        }
+        signals.iter().for_each(|signal| sender.send(*signal).unwrap());
         let code =
-            until_stopped(Box::new(fake), &receiver, Duration::from_secs(9), |_| {}).unwrap();
+            until_stopped(Box::new(fake), &receiver, reloads, Duration::from_secs(9), |_| {})
+                .unwrap();
         assert_eq!(stopped.load(Ordering::Relaxed), 1, "it is drained in any case");
         code
     }
 
     #[test]
     fn a_signal_drains_and_succeeds() {
-        assert_eq!(serve(None, None, true), ExitCode::SUCCESS);
+        assert_eq!(serve(None, None, &[SIGTERM]), ExitCode::SUCCESS);
     }
 
     #[test]
     fn what_remains_is_a_failure() {
-        assert_eq!(serve(None, Some("node 2: 17 records"), true), ExitCode::FAILURE);
+        assert_eq!(serve(None, Some("node 2: 17 records"), &[SIGTERM]), ExitCode::FAILURE);
     }
 
     #[test]
     fn a_part_that_fails_ends_the_process() {
-        assert_eq!(serve(Some("node 2: disk full"), None, false), ExitCode::FAILURE);
+        assert_eq!(serve(Some("node 2: disk full"), None, &[]), ExitCode::FAILURE);
+    }
+
+    /// It looks for a failure next, and finds one.
+    #[test]
+    fn a_process_that_reloads_goes_on_after_sighup() {
+        assert_eq!(serve(Some("node 2: disk full"), None, &[SIGHUP]), ExitCode::FAILURE);
     }
 }

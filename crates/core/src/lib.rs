@@ -12,10 +12,12 @@
 //! | `handle_message(now, message)` | a message of the control channel has arrived |
 //! | `handle_done(now, done)` | an operation that `poll_op` gave has ended |
 //! | `handle_readable(now)` | the datapath may have reports: the agent asks for them |
+//! | `handle_lost(now, peer)` | the connection with a part is gone (controller) |
 //! | `handle_timeout(now)` | the time of `poll_timeout` has come; too early or too late does no harm |
 //! | `poll_packet(packet)` | fills `packet` with the next one to send, and returns where to; `None`: no more |
 //! | `poll_message()` | the next message to send |
 //! | `poll_op()` | the next operation to carry out, in this order: on storage, files or tables |
+//! | `poll_completion()` | the next outcome of an operation that no packet ended (session) |
 //! | `poll_timeout()` | when to call `handle_timeout`, in microseconds of the monotonic clock; `None`: never |
 //!
 //! After each `handle_` call the environment polls until there is nothing more. The controller's

@@ -21,7 +21,7 @@ use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use connections::{LIMITS, Limits};
+use connections::{Caller, LIMITS, Limits};
 use console::Pages;
 use elsewhere::Elsewhere;
 pub(crate) use elsewhere::PartsStatus;
@@ -795,11 +795,11 @@ async fn partitions(State(shared): State<ServerState>) -> Result<Response, Respo
 
 async fn snapshot(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, "snapshot", move || shared.admin.snapshot()).await
+    command(&pages, caller, &headers, "snapshot", move || shared.admin.snapshot()).await
 }
 
 async fn backup(State(shared): State<ServerState>) -> Result<Response, Response> {
@@ -808,16 +808,16 @@ async fn backup(State(shared): State<ServerState>) -> Result<Response, Response>
 
 async fn back_up(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, "backup", move || shared.admin.back_up()).await
+    command(&pages, caller, &headers, "backup", move || shared.admin.back_up()).await
 }
 
 async fn drain(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
@@ -826,16 +826,16 @@ async fn drain(
         shared.observer.drained(&result);
         Ok(result)
     };
-    command(&pages, peer, &headers, "drain", work).await
+    command(&pages, caller, &headers, "drain", work).await
 }
 
 async fn kill_switch(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, "demo/kill", move || shared.admin.kill_switch()).await
+    command(&pages, caller, &headers, "demo/kill", move || shared.admin.kill_switch()).await
 }
 
 #[derive(Deserialize)]
@@ -845,13 +845,13 @@ struct Spare {
 
 async fn drain_switch(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     Path(switch): Path<u16>,
     Query(Spare { spare }): Query<Spare>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, "switch drain", move || {
+    command(&pages, caller, &headers, "switch drain", move || {
         shared.admin.drain_switch(switch, spare)
     })
     .await
@@ -859,32 +859,32 @@ async fn drain_switch(
 
 async fn add_switch(
     State(shared): State<ServerState>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    ConnectInfo(caller): ConnectInfo<Caller>,
     Path(switch): Path<u16>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
     let pages = shared.pages.clone();
-    command(&pages, peer, &headers, "switch add", move || shared.admin.add_switch(switch)).await
+    command(&pages, caller, &headers, "switch add", move || shared.admin.add_switch(switch)).await
 }
 
 /// Commands are taken from this machine's programs, not from others; of web pages that a browser
 /// here shows from the console's own only, if they have its token.
 async fn command<T: Serialize + Send + 'static>(
     pages: &Pages,
-    peer: SocketAddr,
+    caller: Caller,
     headers: &HeaderMap,
     name: &'static str,
     work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
 ) -> Result<Response, Response> {
     let refuse = |why: &'static str| (StatusCode::FORBIDDEN, why).into_response();
-    if !peer.ip().to_canonical().is_loopback() {
+    if !caller.is_local {
         return Err(refuse(
             "commands are taken from this machine only; run switchback ctl there\n",
         ));
     }
     if headers.contains_key(header::ORIGIN) {
         pages.may_command(headers).map_err(refuse)?;
-        tracing::info!(%peer, name, "the console sent a command");
+        tracing::info!(peer = %caller.address, name, "the console sent a command");
     }
     Ok(answer(blocking(work).await?))
 }

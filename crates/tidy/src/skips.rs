@@ -34,8 +34,10 @@ fn exists(repository: &Repository, name: &str) -> bool {
         return repository.file(name.split(": ").next().unwrap_or(name)).is_some();
     };
     let package = binary.split('/').next().unwrap_or(binary);
-    let directory = format!("crates/{}/", package.strip_prefix("switchback-").unwrap_or(package));
-    let mut sources = repository.with(&["rs"]).filter(|file| file.path.starts_with(&directory));
+    let folder = package.strip_prefix("switchback-").unwrap_or(package);
+    let directories = ["crates", "lab"].map(|above| format!("{above}/{folder}/"));
+    let is_of = |path: &str| directories.iter().any(|directory| path.starts_with(directory));
+    let mut sources = repository.with(&["rs"]).filter(|file| is_of(&file.path));
     let function = match test.strip_prefix('*') {
         Some(end) => format!("{end}()"),
         None => format!("fn {test}()"),

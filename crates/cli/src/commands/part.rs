@@ -143,12 +143,14 @@ fn run(file: &std::path::Path, overrides: &Overrides, part: Part) -> anyhow::Res
         output::error(&format!("{}: {mistake}", file.display()));
         return Ok(ExitCode::from(2));
     }
-    let reloads = matches!(part, Part::Gateway) && config.gateway.tls.is_some();
+    let has_files = matches!(part, Part::Gateway) && config.gateway.tls.is_some();
+    let reloads = serve::reloads(has_files);
     let signals = serve::signals(serve::TOLD_TWICE, reloads)?;
     let running = launch::part(&config, &part)?;
     serve::until_stopped(
         running,
         &signals,
+        reloads,
         Duration::from_millis(config.rack.drain_timeout_ms),
         |_| {},
     )

@@ -163,13 +163,15 @@ pub(crate) fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         );
         return Ok(ExitCode::from(2));
     }
-    let signals = serve::signals(serve::TOLD_TWICE, config.gateway.tls.is_some())?;
+    let reloads = serve::reloads(config.gateway.tls.is_some());
+    let signals = serve::signals(serve::TOLD_TWICE, reloads)?;
     let rack = launch::embedded(&config, kernel)?;
     let options = client_options(&config.gateway);
     let hints = args.hints || std::io::stderr().is_terminal();
     serve::until_stopped(
         rack,
         &signals,
+        reloads,
         Duration::from_millis(config.rack.drain_timeout_ms),
         |rack| {
             if hints {

@@ -151,7 +151,8 @@ const CHECKS = [
   ["certificate", "SwitchbackCertificateExpires", ({ metrics }) => {
     const expires =
       metrics.find((it) => it.name === "switchback_gateway_certificate_expiry_timestamp_seconds");
-    if (!expires) return [WELL, "no TLS in this process"];
+    const is_gateways = metrics.some((it) => it.name === "switchback_gateway_errors_total");
+    if (!expires) return is_gateways ? [WELL, "no TLS"] : [UNTOLD, "known to the gateway"];
     const left = expires.value - Date.now() / 1000;
     return [left >= 14 * 86_400, left > 0 ? `expires in ${duration(left)}` : "has expired"];
   }],

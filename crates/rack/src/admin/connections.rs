@@ -7,10 +7,29 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::SockRef;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+
+/// The other end of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Caller {
+    pub(super) address: SocketAddr,
+    /// It is a program of this machine.
+    pub(super) is_local: bool,
+}
+
+impl Caller {
+    /// A connection from an address to the same address can't come from elsewhere: what is sent
+    /// back stays here.
+    pub(super) fn new(address: SocketAddr, own: Option<SocketAddr>) -> Caller {
+        let ip = address.ip().to_canonical();
+        let is_own = own.is_some_and(|own| own.ip().to_canonical() == ip);
+        Caller { address, is_local: ip.is_loopback() || is_own }
+    }
+}
 
 /// What connections may take.
 #[derive(Clone, Copy)]
@@ -44,7 +63,8 @@ pub(super) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         if let Err(error) = SockRef::from(&stream).set_tcp_user_timeout(Some(limits.unread)) {
             tracing::debug!(%peer, %error, "a connection has no limit for what isn't taken");
         }
-        let service = TowerToHyperService::new(router.clone().layer(Extension(ConnectInfo(peer))));
+        let caller = ConnectInfo(Caller::new(peer, stream.local_addr().ok()));
+        let service = TowerToHyperService::new(router.clone().layer(Extension(caller)));
         tokio::spawn(async move {
             let mut server = http1::Builder::new();
             server.timer(TokioTimer::new()).header_read_timeout(limits.head);

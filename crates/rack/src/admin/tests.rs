@@ -464,16 +464,17 @@ fn pages_of_other_hosts_are_not_answered() {
 #[tokio::test]
 async fn other_machines_can_not_command() {
     let pages = Pages::new(&RackConfig::default(), true, false).unwrap();
-    for (peer, code) in [
-        ("10.0.0.1:5", 403),
-        ("[::ffff:10.0.0.1]:5", 403),
-        ("[::ffff:127.0.0.1]:5", 200),
-        ("[::1]:5", 200),
+    for (peer, own, code) in [
+        ("10.0.0.1:5", "10.0.0.2:9464", 403),
+        ("10.0.0.2:5", "10.0.0.2:9464", 200),
+        ("[::ffff:10.0.0.1]:5", "[::ffff:10.0.0.2]:9464", 403),
+        ("[::ffff:10.0.0.2]:5", "10.0.0.2:9464", 200),
+        ("[::ffff:127.0.0.1]:5", "[::]:9464", 200),
+        ("[::1]:5", "[::1]:9464", 200),
     ] {
-        let answer = command(&pages, peer.parse().unwrap(), &HeaderMap::new(), "x", || {
-            Ok::<_, AdminError>(1)
-        })
-        .await;
+        let caller = Caller::new(peer.parse().unwrap(), own.parse().ok());
+        let work = || Ok::<_, AdminError>(1);
+        let answer = command(&pages, caller, &HeaderMap::new(), "x", work).await;
         assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
     }
 }
