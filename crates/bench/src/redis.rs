@@ -37,8 +37,8 @@ pub(crate) struct RedisArgs {
     #[arg(long, value_name = "ADDR", conflicts_with_all = ["durability", "data"])]
     pub(crate) beside: Option<String>,
 
-    /// Speak TLS to the gateway, whose certificate a CA of this file has issued; what it is compared
-    /// with is spoken to in plain text.
+    /// Speak TLS to the gateway, whose certificate a CA of this file has issued; what it is
+    /// compared with is spoken to in plain text.
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
 

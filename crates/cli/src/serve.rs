@@ -25,8 +25,8 @@ const IMPATIENT: i32 = 130;
 pub(crate) const TOLD_TWICE: &str =
     "told twice: stopping at once; what was not yet flushed stays where it is";
 
-/// Whether SIGHUP has a process read its files again: if it `has_files`, or has no terminal whose end
-/// the signal could tell of.
+/// Whether SIGHUP has a process read its files again: if it `has_files`, or has no terminal whose
+/// end the signal could tell of.
 pub(crate) fn reloads(has_files: bool) -> bool {
     has_files || !(std::io::stdin().is_terminal() || std::io::stderr().is_terminal())
 }

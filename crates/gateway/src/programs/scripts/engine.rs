@@ -480,7 +480,7 @@ mod tests {
             Shared::new(Arc::new(config), Arc::new(statistics), Vec::new(), Vec::new(), None);
         let host = Arc::new(Mutex::new(Host::new(&shared, 0)));
         let mut engine = Engine::new(host).unwrap();
-        watch(&engine.lua, &engine.host, 1 << 30).unwrap(); // no script has so many instructions
+        watch(&engine.lua, &engine.host, 1 << 30).unwrap(); // more than a script has
         let calls = [
             ("string.upper(V)", "string.upper('a')"),
             ("string.lower(V)", "string.lower('a')"),
@@ -506,7 +506,7 @@ mod tests {
             ("loadstring(string.rep('x=1 ', 2000))", "loadstring('x=1')"),
         ];
         let given = format!("local V = '{}'", "a".repeat(120_000));
-        assert!(engine.compile(sha(b""), given.as_bytes().into()).is_err(), "no text is so long");
+        assert!(engine.compile(sha(b""), given.as_bytes().into()).is_err(), "it is too long a text");
         for (long, short) in calls {
             // To make V takes no call that tells of its work.
             let make = "local V = 'aaaaaaaaaa' for i = 1, 14 do V = V .. V end";
