@@ -9,7 +9,7 @@ use switchback_sim::run::run;
 use switchback_wire::Scheme;
 
 /// Seeds of each scheme.
-const SEEDS: u64 = 300;
+const SEEDS: u64 = 200;
 /// Operations of searched histories that a run has at least, on average.
 const SEARCHED_OPS_MIN: u64 = 300;
 
