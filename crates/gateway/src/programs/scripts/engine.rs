@@ -506,7 +506,10 @@ mod tests {
             ("loadstring(string.rep('x=1 ', 2000))", "loadstring('x=1')"),
         ];
         let given = format!("local V = '{}'", "a".repeat(120_000));
-        assert!(engine.compile(sha(b""), given.as_bytes().into()).is_err(), "it is too long a text");
+        assert!(
+            engine.compile(sha(b""), given.as_bytes().into()).is_err(),
+            "it is too long a text"
+        );
         for (long, short) in calls {
             // To make V takes no call that tells of its work.
             let make = "local V = 'aaaaaaaaaa' for i = 1, 14 do V = V .. V end";
