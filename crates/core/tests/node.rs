@@ -9,7 +9,7 @@ use switchback_core::storage::{
     EngineDone, EngineError, EngineOp, EngineReply, Loaded, OfferId, OpId, Record,
 };
 use switchback_core::topology::ChainId;
-use switchback_wire::{Address, HashKey, KeyHash, Map, Seq};
+use switchback_wire::{Address, HashKey, Header, KeyHash, Map, Op, Packet, Seq};
 
 /// What the shim's next hello says of its storage.
 fn hello(shim: &mut Shim, now: Now) -> Option<String> {
@@ -60,6 +60,34 @@ fn what_the_storage_refuses_is_told_for_a_while() {
     );
     now.monotonic_us += 10_000_000;
     assert_eq!(hello(&mut shim, now), None, "it was long ago");
+}
+
+/// Rule 8: what is durable is the epoch before, so the node doesn't serve the one it was told last.
+#[test]
+fn a_node_serves_an_epoch_once_that_one_is_durable() {
+    let mut shim = new_node();
+    let first = begin(&mut shim, Map::equal(vec![vec![0]]));
+    let config = NodeConfig {
+        hash_key: HashKey([1; 16]),
+        map: Map::equal(vec![vec![0]]),
+        switch: Some(Address::in_memory(2, 1)),
+        lanes: 16,
+        refresh: switchback_core::control::Refresh::None,
+    };
+    let body = NodeCommand::Epoch(config);
+    shim.handle_message(START, Command { id: 2, chain: ChainId::new(0), epoch: 2, body });
+    let [EngineOp::SetState { id: second, .. }] = ops(&mut shim)[..] else { panic!("it is new") };
+    let read = |shim: &mut Shim| {
+        let key_hash = KeyHash([7; 16]);
+        let header = Header { key_hash, epoch: 2, ..Header::new(Op::Read) };
+        shim.handle_packet(START, Address::in_memory(2, 1), &Packet::build(header, &[], &[1]));
+        ops(shim).len()
+    };
+    assert_eq!(read(&mut shim), 0);
+    shim.handle_done(START, EngineDone { id: first, result: Ok(EngineReply::Set) });
+    assert_eq!(read(&mut shim), 0, "epoch 1 is durable");
+    shim.handle_done(START, EngineDone { id: second, result: Ok(EngineReply::Set) });
+    assert_eq!(read(&mut shim), 1, "epoch 2 is");
 }
 
 /// The other rack's controller is new, since its directory was lost: its epochs are far below those

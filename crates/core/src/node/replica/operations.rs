@@ -61,8 +61,8 @@ pub(in crate::node) enum Pending {
     Floors(Vec<(Bucket, Seq)>),
     /// One of several operations of a command.
     Command(ChainId, CommandId),
-    /// The state with a new epoch, or of a release.
-    State(ChainId, CommandId),
+    /// The state with a new epoch, or of a release, and how often there was one to store.
+    State(ChainId, CommandId, u64),
     /// A key that the controller wants to be offered.
     Named { hash: KeyHash, key: Vec<u8> },
     /// The current value of an offered key, for the cache (NetCache).

@@ -130,21 +130,33 @@ impl Shim {
 
     /// Makes durable how the node serves each chain; a command about one asks for it.
     fn set_state(&mut self, chain: ChainId, id: CommandId) {
+        let number = self.chains[chain].saving();
         let state = state::encode(&self.chains.map(|_, served| served.state()));
         let served = self.decider.served().clone();
         self.commands.insert((chain, id), Progress { remaining: 1, error: None });
-        self.replica.submit(Pending::State(chain, id), |op| EngineOp::SetState {
+        self.replica.submit(Pending::State(chain, id, number), |op| EngineOp::SetState {
             id: op,
             state,
             served,
         });
     }
 
-    pub(super) fn state_set(&mut self, chain: ChainId, id: CommandId, error: Option<EngineError>) {
+    /// A state is durable, or couldn't be made so. What another command has changed meanwhile isn't
+    /// durable yet: the node serves when that is.
+    pub(super) fn state_set(
+        &mut self,
+        chain: ChainId,
+        id: CommandId,
+        number: u64,
+        error: Option<EngineError>,
+    ) {
         self.commands.remove(&(chain, id));
         // After an error the controller repeats the command; until then the node is silent.
-        self.chains[chain].saved(error.is_none());
-        self.done(chain, id, error.map(|error| error.to_string()));
+        let error = match self.chains[chain].saved(number, error.is_none()) {
+            true => error.map(|error| error.to_string()),
+            false => Some("another command has changed what this one told".into()),
+        };
+        self.done(chain, id, error);
         if self.chains[chain].is_released() {
             self.offer_all_again(chain);
         }

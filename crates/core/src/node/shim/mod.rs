@@ -363,7 +363,9 @@ impl Shim {
             (Pending::Base(chain), result) => self.decider.base_saved(chain, result.is_ok()),
             (Pending::Floors(floors), result) => self.decider.floors_saved(floors, result.is_ok()),
             (Pending::Command(chain, id), result) => self.command_step(chain, id, result.err()),
-            (Pending::State(chain, id), result) => self.state_set(chain, id, result.err()),
+            (Pending::State(chain, id, number), result) => {
+                self.state_set(chain, id, number, result.err());
+            }
             (Pending::Named { hash, key }, Ok(EngineReply::Got(record))) => {
                 let value_bytes = record.map_or(0, |record| record.value.len());
                 self.offer(now, &hash, &key, value_bytes, Offer::NAMED);

@@ -13,6 +13,8 @@ pub(super) struct Served {
     mine: Vec<bool>,
     /// False from the arrival of a new epoch until it is durable: nothing is served meanwhile.
     serving: bool,
+    /// How often the state was to be made durable.
+    saving: u64,
     /// The node restarted within a bypass epoch: what it gave out and answered in that is
     /// forgotten. Or it restarted, and has forgotten which copies there are.
     outlived: bool,
@@ -44,6 +46,7 @@ impl Served {
                 .as_ref()
                 .map_or(Vec::new(), |config| config.partitions_of(index, chain)),
             serving: state.config.is_some() && !outlived,
+            saving: 0,
             outlived,
             state,
         }
@@ -118,8 +121,18 @@ impl Served {
         &self.state
     }
 
-    /// It is durable, or couldn't be made so.
-    pub(super) fn saved(&mut self, is_saved: bool) {
-        self.serving = is_saved;
+    /// It is to be made durable as it is now; the number of that.
+    pub(super) fn saving(&mut self) -> u64 {
+        self.saving += 1;
+        self.saving
+    }
+
+    /// That is durable, or couldn't be made so. Whether nothing has changed since.
+    pub(super) fn saved(&mut self, number: u64, is_saved: bool) -> bool {
+        let is_last = number == self.saving;
+        if is_last {
+            self.serving = is_saved;
+        }
+        is_last
     }
 }
