@@ -78,8 +78,9 @@ fn a_node_serves_an_epoch_once_that_one_is_durable() {
     shim.handle_message(START, Command { id: 2, chain: ChainId::new(0), epoch: 2, body });
     let [EngineOp::SetState { id: second, .. }] = ops(&mut shim)[..] else { panic!("it is new") };
     let read = |shim: &mut Shim| {
-        let key_hash = KeyHash([7; 16]);
-        let header = Header { key_hash, epoch: 2, ..Header::new(Op::Read) };
+        let key_hash = HashKey([1; 16]).hash(&[1]);
+        let routing = key_hash.routing();
+        let header = Header { key_hash, routing, epoch: 2, ..Header::new(Op::Read) };
         shim.handle_packet(START, Address::in_memory(2, 1), &Packet::build(header, &[], &[1]));
         ops(shim).len()
     };
