@@ -64,8 +64,7 @@ fn what_fits_a_slot_is_cached_and_the_rest_is_its_nodes() {
     // Seven of ten lengths.
     let cached = number(&runs[0], "cached_records");
     assert!((220.0..340.0).contains(&cached), "{cached}");
-    let hits = number(&runs[0], "hit_ratio");
-    assert!(hits > 0.0 && hits < 1.0, "{}", runs[0]);
+    assert!((0.2..0.95).contains(&number(&runs[0], "hit_ratio")), "{}", runs[0]);
 }
 
 #[test]
@@ -97,5 +96,5 @@ fn chains_of_two_switches_have_a_cache_each() {
         assert!(ops < 1.15 * limit, "{ops} of {limit}");
     }
     let hits = figure("hit_ratio");
-    assert!(hits[0] == 0.0 && hits[1] > 0.0 && hits[2] > 0.0, "{hits:?}");
+    assert!(hits[0] == 0.0 && hits[1] > 0.2 && hits[2] > 0.4, "{hits:?}");
 }

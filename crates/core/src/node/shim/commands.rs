@@ -154,7 +154,7 @@ impl Shim {
         // After an error the controller repeats the command; until then the node is silent.
         let error = match self.chains[chain].saved(number, error.is_none()) {
             true => error.map(|error| error.to_string()),
-            false => Some("another command has changed what this one told".into()),
+            false => Some("a later command has changed the state before it was durable".into()),
         };
         self.done(chain, id, error);
         if self.chains[chain].is_released() {

@@ -21,8 +21,8 @@ use std::sync::{Arc, Mutex};
 const SANDBOX: &str = include_str!("sandbox.lua");
 /// Instructions between two looks at the clock.
 const INSTRUCTIONS: u32 = 100;
-/// The same of a script that has taken more memory than [`TIGHT_BYTES`]: what one instruction does
-/// with long strings, to compare or to join them, may take as long as thousands of others.
+/// Instructions between two looks once a script has taken more memory than [`TIGHT_BYTES`]: one
+/// that compares or joins long strings may take as long as thousands of others.
 const TIGHT_INSTRUCTIONS: u32 = 10;
 const TIGHT_BYTES: usize = 512 << 10;
 /// A script's text: to compile it can't be interrupted.
@@ -331,14 +331,7 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
         Ok(())
     };
     given.raw_set("setresp", lua.create_function(setresp)?)?;
-    let of = shared();
-    let hex = move |lua: &Lua, text: mlua::LuaString| {
-        let text = text.as_bytes();
-        match lock(&of).may_go_on(|budget| budget.spend(2 * text.len())) {
-            true => lua.create_string(sha(&text)),
-            false => Err(time_is_over()),
-        }
-    };
+    let hex = |lua: &Lua, text: mlua::LuaString| lua.create_string(sha(&text.as_bytes()));
     given.raw_set("sha1hex", lua.create_function(hex)?)?;
     let of = shared();
     let spend = move |_: &Lua, work: f64| match lock(&of).may_go_on(|it| it.spend(work as usize)) {

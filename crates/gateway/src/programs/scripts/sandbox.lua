@@ -148,6 +148,7 @@ math.randomseed = host.seed
 local redis = {
     sha1hex = function(...)
         if select('#', ...) ~= 1 then error({err = 'ERR wrong number of arguments'}, 0) end
+        spend(2 * bytes((...)))
         return host.sha1hex((...))
     end,
     status_reply = function(...)
