@@ -563,6 +563,9 @@ impl Operation {
         match update.apply(old, &self.argument, &mut self.stored, &mut self.fields) {
             Ok(Change::Write(reply)) => self.plan(Step::WriteStored(Some(seq)), expiry_ms, reply),
             Ok(Change::Nothing(length)) => Some(Answer::Integer(length)),
+            Ok(Change::NothingInFields) => {
+                Some(Answer::Fields(Cow::Owned(std::mem::take(&mut self.fields))))
+            }
             Err(failure) => Some(Answer::Failed(failure)),
         }
     }

@@ -396,7 +396,10 @@ impl Running {
                     }
                 }
             }
-            Outcome::Written { .. } => return self.deliver_written(at),
+            Outcome::Written { .. } => {
+                statistics.written.add(1);
+                return self.deliver_written(at);
+            }
             Outcome::ConditionFailed { .. } => operation.condition_failed(),
             Outcome::NoSpace => Some(Answer::Failed(Failure::NoSpace)),
             Outcome::TimedOut => Some(Answer::Failed(Failure::TimedOut(deadline_ms))),

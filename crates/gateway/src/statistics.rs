@@ -101,6 +101,8 @@ pub struct WorkerStatistics {
     /// Reads that found a record, and that found none.
     pub found: Counter,
     pub missing: Counter,
+    /// Writes and deletes that happened.
+    pub written: Counter,
     /// Records and bytes handed to the spool.
     pub spool_records: Counter,
     pub spool_bytes: Counter,
@@ -138,6 +140,7 @@ impl Default for WorkerStatistics {
             bytes_out: Counter::default(),
             found: Counter::default(),
             missing: Counter::default(),
+            written: Counter::default(),
             spool_records: Counter::default(),
             spool_bytes: Counter::default(),
             spool_size: Counter::default(),

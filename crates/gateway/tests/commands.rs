@@ -4,6 +4,7 @@
 
 mod fake;
 
+use fake::redis::Redis;
 use fake::{Client, FakeRack, config};
 
 #[test]
@@ -225,6 +226,57 @@ fn info_tells_of_memory_and_not_of_keys() {
     assert!(used.parse::<u64>().unwrap() > 100_000, "{memory}");
     assert_eq!(client.ask("INFO keyspace"), "$0\r\n\r\n");
     gateway.stop();
+}
+
+#[test]
+fn changes_are_counted_as_by_redis() {
+    let Some(redis) = Redis::start(&[]) else { return };
+    let gateway = FakeRack::default().try_start(config(), 2).unwrap();
+    let (mut theirs, mut ours) = (redis.client(), Client::connect(&gateway));
+    let count = |client: &mut Client| {
+        let text = client.ask("INFO persistence");
+        let count = text.lines().find_map(|line| line.strip_prefix("rdb_changes_since_last_save:"));
+        count.and_then(|count| count.parse::<i64>().ok()).unwrap_or(-1)
+    };
+    for line in [
+        "GET a",
+        "SET a 1",
+        "SET a 1",
+        "SETNX a 2",
+        "SETNX b 2",
+        "INCR a",
+        "MSET a 1 b 2 c 3",
+        "MGET a b c",
+        "DEL a b missing",
+        "DEL missing",
+        "SET a text",
+        "INCR a",
+        "APPEND a text",
+        "SETBIT bits 7 0",
+        "SETBIT bits 7 0",
+        "SETBIT bits 7 1",
+        "SETBIT bits 90 0",
+        "BITFIELD fields SET u4 0 7",
+        "BITFIELD fields SET u4 0 7 GET u4 0",
+        "BITFIELD fields OVERFLOW FAIL INCRBY u4 0 9",
+        "BITFIELD fields INCRBY u4 0 1",
+        "BITFIELD fields SET u4 90 0",
+        "BITFIELD fields GET u4 0",
+        "EXPIRE a 100",
+        "EXPIRE missing 100",
+        "GETEX a",
+        "GETEX a PERSIST",
+        "GETEX a PERSIST",
+        "PERSIST a",
+        "EXPIRE a -1",
+        "GETDEL c",
+        "GETDEL c",
+    ] {
+        let before = [count(&mut theirs), count(&mut ours)];
+        assert_eq!(ours.ask(line), theirs.ask(line), "{line}");
+        let [wanted, got] = [count(&mut theirs) - before[0], count(&mut ours) - before[1]];
+        assert_eq!(got, wanted, "{line}");
+    }
 }
 
 /// Sends all commands at once; their replies.

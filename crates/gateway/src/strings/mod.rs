@@ -154,6 +154,8 @@ pub(crate) enum Change {
     Write(Reply),
     /// Nothing is; this is the answer.
     Nothing(i64),
+    /// Nothing is; the answer is the integers in the operation's buffer.
+    NothingInFields,
 }
 
 /// How a command makes a new value of what is there. The record's expiry stays.
@@ -228,6 +230,9 @@ impl Update {
             Update::Fields => {
                 extend(bytes, written_bytes(argument), new)?;
                 bitfield::update(new, argument, fields);
+                if old.is_some_and(|old| old == new.as_slice()) {
+                    return Ok(Change::NothingInFields);
+                }
                 Ok(Change::Write(Reply::Fields))
             }
         }

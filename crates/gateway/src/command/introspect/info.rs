@@ -102,6 +102,7 @@ fn resident_bytes() -> Option<u64> {
 fn persistence(text: &mut String, running: &Running, shared: &Shared) {
     text.push_str("# Persistence\r\n");
     line(text, "loading", 0);
+    line(text, "rdb_changes_since_last_save", sum(shared, |worker| &worker.written));
     line(text, "aof_enabled", u8::from(shared.config.durability != Durability::Memory));
     line(
         text,
