@@ -161,6 +161,8 @@ pub(crate) struct Connection {
     pub(crate) reply_bytes: usize,
     /// Since when the client has taken none of the replies that it could take.
     pub(crate) unread_since_us: Option<u64>,
+    /// When it last sent or took something.
+    pub(crate) active_us: u64,
     /// It takes no replies for now.
     pub(crate) takes_nothing: bool,
     pub(crate) resp3: bool,
@@ -192,6 +194,7 @@ impl Connection {
         number: u64,
         peer: SocketAddr,
         authenticated: bool,
+        now_us: u64,
     ) -> Connection {
         Connection {
             socket,
@@ -213,6 +216,7 @@ impl Connection {
             replayed: None,
             reply_bytes: FIRST_REPLY_BYTES,
             unread_since_us: None,
+            active_us: now_us,
             takes_nothing: false,
             resp3: false,
             silent_until: 0,
@@ -276,6 +280,9 @@ impl Connection {
 
     /// Takes note of what the client took when it could.
     pub(crate) fn took(&mut self, bytes: usize, now_us: u64) {
+        if bytes > 0 {
+            self.active_us = now_us;
+        }
         if self.unsent() == 0 {
             (self.unread_since_us, self.takes_nothing) = (None, false);
         } else if bytes > 0 || self.unread_since_us.is_none() {

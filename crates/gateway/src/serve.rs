@@ -171,6 +171,7 @@ impl Worker {
                 }
                 Ok(Received { bytes, was_all }) => {
                     connection.input.filled(bytes);
+                    connection.active_us = self.running.now.monotonic_us;
                     // Unless the socket's end was announced, the next bytes bring an event.
                     if was_all && !connection.hung_up {
                         connection.readable = false;

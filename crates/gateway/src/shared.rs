@@ -17,6 +17,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use switchback_core::Now;
 use switchback_heat::Heat;
 
+/// As in Redis, until CONFIG SET says otherwise.
+const KEEP_ALIVE_S: u64 = 300;
+
 /// A connection, as CLIENT LIST shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct ClientInfo {
@@ -70,9 +73,56 @@ pub(crate) struct Inbox {
     pub(crate) connections: AtomicUsize,
 }
 
+/// What CONFIG SET changes of connections.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    clients: AtomicUsize,
+    idle_s: AtomicU64,
+    keep_alive_s: AtomicU64,
+}
+
+impl Settings {
+    fn new(clients: usize) -> Settings {
+        Settings {
+            clients: AtomicUsize::new(clients),
+            idle_s: AtomicU64::new(0),
+            keep_alive_s: AtomicU64::new(KEEP_ALIVE_S),
+        }
+    }
+
+    /// Connections at a time.
+    pub(crate) fn clients(&self) -> usize {
+        self.clients.load(Relaxed)
+    }
+
+    pub(crate) fn set_clients(&self, most: usize) {
+        self.clients.store(most, Relaxed);
+    }
+
+    /// Seconds after which a connection is closed that says nothing; 0: never.
+    pub(crate) fn idle_s(&self) -> u64 {
+        self.idle_s.load(Relaxed)
+    }
+
+    pub(crate) fn set_idle_s(&self, seconds: u64) {
+        self.idle_s.store(seconds, Relaxed);
+    }
+
+    /// Seconds of silence after which the system asks whether a new connection's peer is there; 0:
+    /// never.
+    pub(crate) fn keep_alive_s(&self) -> u64 {
+        self.keep_alive_s.load(Relaxed)
+    }
+
+    pub(crate) fn set_keep_alive_s(&self, seconds: u64) {
+        self.keep_alive_s.store(seconds, Relaxed);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) config: Arc<GatewayConfig>,
+    pub(crate) settings: Settings,
     pub(crate) statistics: Arc<GatewayStatistics>,
     pub(crate) heat: Arc<Heat>,
     pub(crate) inboxes: Vec<Inbox>,
@@ -102,6 +152,7 @@ impl Shared {
         tls: Option<Arc<Tls>>,
     ) -> Shared {
         Shared {
+            settings: Settings::new(config.max_clients),
             config,
             statistics,
             heat: Arc::new(Heat::new(inboxes.len())),

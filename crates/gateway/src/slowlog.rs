@@ -78,13 +78,21 @@ impl SlowLog {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).1.clear();
     }
 
-    /// What both settings are: microseconds, entries.
-    pub(crate) fn settings(&self) -> (i64, usize) {
-        (self.slower_than_us.load(Relaxed), self.entries_max.load(Relaxed))
+    /// Microseconds after which an answer is late.
+    pub(crate) fn slower_than_us(&self) -> i64 {
+        self.slower_than_us.load(Relaxed)
     }
 
-    pub(crate) fn set(&self, slower_than_us: i64, entries_max: usize) {
-        self.slower_than_us.store(slower_than_us, Relaxed);
+    pub(crate) fn set_slower_than_us(&self, us: i64) {
+        self.slower_than_us.store(us, Relaxed);
+    }
+
+    /// Entries that are kept.
+    pub(crate) fn entries_max(&self) -> usize {
+        self.entries_max.load(Relaxed)
+    }
+
+    pub(crate) fn set_entries_max(&self, entries_max: usize) {
         self.entries_max.store(entries_max, Relaxed);
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).1.truncate(entries_max);
     }

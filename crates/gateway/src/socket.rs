@@ -4,16 +4,33 @@ use crate::tls::PENDING_BYTES_MAX;
 use mio::Registry;
 use mio::net::TcpStream;
 use rustls::ServerConnection;
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, ErrorKind as Io, Read, Write};
+use std::time::Duration;
 
 /// What an idle connection over TLS takes beside its socket, by measurement.
 const TLS_BYTES: usize = 8 << 10;
+
+/// What Linux takes at most.
+const KEEP_ALIVE_S_MAX: u64 = 32_767;
 
 /// See the [module](self). It never waits.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
     tls: Option<Box<ServerConnection>>,
+}
+
+/// Has the system ask a peer that was silent for this time whether it is there, as Redis does: three
+/// times, in thirds of that time. 0: never.
+pub(crate) fn keep_alive(stream: &TcpStream, seconds: u64) -> io::Result<()> {
+    if seconds == 0 {
+        return Ok(());
+    }
+    let seconds = seconds.min(KEEP_ALIVE_S_MAX);
+    let [first, next] = [seconds, (seconds / 3).max(1)].map(Duration::from_secs);
+    let asks = TcpKeepalive::new().with_time(first).with_interval(next).with_retries(3);
+    SockRef::from(stream).set_tcp_keepalive(&asks)
 }
 
 /// What a read brought.
@@ -139,5 +156,29 @@ impl Read for Counted<'_> {
         let bytes = self.stream.read(room)?;
         self.was_all = bytes < room.len();
         Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_asked_after_the_time_that_is_set() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let asks = |stream: &TcpStream| {
+            let socket = SockRef::from(stream);
+            let [first, next] = [socket.tcp_keepalive_time(), socket.tcp_keepalive_interval()];
+            let [first, next] = [first, next].map(|time| time.unwrap().as_secs());
+            (socket.keepalive().unwrap(), first, next, socket.tcp_keepalive_retries().unwrap())
+        };
+        keep_alive(&stream, 0).unwrap();
+        assert!(!asks(&stream).0);
+        for (seconds, first, next) in [(300, 300, 100), (2, 2, 1), (1 << 31, 32_767, 10_922)] {
+            keep_alive(&stream, seconds).unwrap();
+            assert_eq!(asks(&stream), (true, first, next, 3));
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::{ErrorKind, Failure};
 use crate::resp::write;
 use crate::running::{Link, Running};
 use crate::shared::{Accepted, ClientInfo, Errand, Shared};
-use crate::socket::Socket;
+use crate::socket::{Socket, keep_alive};
 use crate::spool::Spool;
 use mio::event::Event;
 use mio::net::TcpListener;
@@ -314,7 +314,7 @@ impl Worker {
                         break;
                     }
                 };
-                if self.shared.connections() >= self.shared.config.max_clients {
+                if self.shared.connections() >= self.shared.settings.clients() {
                     self.running.outbox.replies.statistics().count_error(ErrorKind::MaxClients);
                     if !at.is_tls {
                         // If the socket takes nothing now, the client only sees its end.
@@ -331,9 +331,10 @@ impl Worker {
     }
 
     fn adopt(&mut self, Accepted { mut stream, peer, is_tls }: Accepted) {
-        // Without it a reply may wait 40 ms for an acknowledgement; a socket that refuses still
-        // works.
+        // Without the first a reply may wait 40 ms for an acknowledgement; without the second a peer
+        // that has vanished keeps its place. A socket that refuses still works.
         let _ = stream.set_nodelay(true);
+        let _ = keep_alive(&stream, self.shared.settings.keep_alive_s());
         let local = stream.local_addr().unwrap_or(peer);
         let number = self.shared.next_number();
         let replies = &mut self.running.outbox.replies;
@@ -354,7 +355,8 @@ impl Worker {
             }
         };
         let is_open = self.shared.config.password.is_none();
-        let id = replies.connections.insert(Connection::new(socket, number, peer, is_open));
+        let now_us = self.running.now.monotonic_us;
+        let id = replies.connections.insert(Connection::new(socket, number, peer, is_open, now_us));
         assert_eq!(id.index as usize, index);
         replies.statistics().connections_accepted.add(1);
         replies.statistics().connections_open.set(replies.connections.len() as u64);
@@ -415,7 +417,27 @@ impl Worker {
         }
         self.let_senders_go_on();
         self.let_paused_go_on();
+        self.close_idle();
         self.relieve_memory();
+    }
+
+    /// Closes what has said and taken nothing for as long as CONFIG SET `timeout` says. As in Redis,
+    /// monitors and what waits for something stay.
+    fn close_idle(&mut self) {
+        let idle_us = self.shared.settings.idle_s() * 1_000_000;
+        if idle_us == 0 {
+            return;
+        }
+        let now_us = self.running.now.monotonic_us;
+        let is_over = |connection: &Connection| {
+            let waits = connection.is_monitor || connection.stalled || !connection.is_idle();
+            !waits && now_us >= connection.active_us + idle_us
+        };
+        let connections = self.running.outbox.replies.connections.iter();
+        let idle = connections.filter(|(_, connection)| is_over(connection));
+        for id in idle.map(|(id, _)| id).collect::<Vec<_>>() {
+            self.close(id);
+        }
     }
 
     /// A client that takes no replies for `UNREAD_US`, and sends more, may send all its commands

@@ -109,6 +109,95 @@ fn slow_commands_are_listed_with_their_keys() {
     assert!(client.ask("SLOWLOG GET").contains("more bytes"), "nothing is slow now");
 }
 
+#[test]
+fn connections_that_say_nothing_are_closed_after_the_timeout() {
+    let gateway = start();
+    let mut client = Client::connect(&gateway);
+    let [mut silent, mut watching] = [Client::connect(&gateway), Client::connect(&gateway)];
+    let watching_number = number(&mut watching);
+    assert_eq!(watching.ask("MONITOR"), "+OK\r\n");
+    assert_eq!(client.ask("CONFIG SET timeout 1"), "+OK\r\n");
+    silent.ask("PING");
+    let began = Instant::now();
+    silent.0.set_nonblocking(true).unwrap();
+    // It has sent a part of a command only, which counts, too.
+    silent.send(b"PI");
+    let is_open = |silent: &mut Client| {
+        std::io::Read::read(&mut silent.0, &mut [0; 16])
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    while is_open(&mut silent) {
+        assert_eq!(client.ask("PING"), "+PONG\r\n");
+        assert!(began.elapsed() < fake::PATIENCE, "it is still open");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(began.elapsed() >= Duration::from_secs(1));
+    let listed = client.ask("CLIENT LIST");
+    assert!(listed.contains(&format!("id={watching_number} ")), "a monitor stays: {listed}");
+}
+
+#[test]
+fn connections_are_as_many_as_were_set_up_to_the_configured_number() {
+    let gateway = FakeRack::default().start(GatewayConfig { max_clients: 3, ..config() });
+    let mut client = Client::connect(&gateway);
+    let failed = "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - max_clients \
+        in [gateway] of rack.toml, and the files that the process may open, allow 3\r\n";
+    assert_eq!(client.ask("CONFIG SET timeout 5 maxclients 4"), failed);
+    assert_eq!(client.ask("CONFIG GET timeout"), "*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n");
+    let mut others = vec![Client::connect(&gateway)];
+    assert_eq!(others[0].ask("PING"), "+PONG\r\n");
+    let full = b"-ERR max number of clients reached\r\n";
+    for (most, is_taken) in [(1, false), (2, false), (3, true)] {
+        assert_eq!(client.ask(&format!("CONFIG SET maxclients {most}")), "+OK\r\n");
+        assert!(client.ask("INFO clients").contains(&format!("maxclients:{most}\r\n")));
+        let mut next = Client::connect(&gateway);
+        if is_taken {
+            assert_eq!(next.ask("PING"), "+PONG\r\n");
+        } else {
+            assert_eq!(next.reply(), full);
+        }
+        others.push(next);
+    }
+    assert_eq!(others[0].ask("PING"), "+PONG\r\n", "those that are there stay");
+}
+
+#[test]
+fn what_can_not_be_set_is_refused_with_the_reason() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    let all = client.ask("CONFIG GET *");
+    let mut words = all.lines().skip(2).step_by(2);
+    let mut fixed = Vec::new();
+    while let (Some(name), Some(value)) = (words.next(), words.next()) {
+        let same = client.call(&[b"CONFIG", b"SET", name.as_bytes(), value.as_bytes()]);
+        let is_immutable = String::from_utf8_lossy(&same).contains("can't set immutable config");
+        assert!(is_immutable == (name == "databases"), "{name}");
+        if client.ask(&format!("CONFIG SET {name} nonsense")).contains("can't be set: ") {
+            fixed.push(name.to_owned());
+        }
+    }
+    let wanted = [
+        "appendfsync",
+        "appendonly",
+        "bind",
+        "client-output-buffer-limit",
+        "client-query-buffer-limit",
+        "maxmemory",
+        "maxmemory-clients",
+        "maxmemory-policy",
+        "port",
+        "proto-max-bulk-len",
+        "save",
+        "tls-port",
+    ];
+    assert_eq!(fixed, wanted);
+    assert_eq!(
+        client.ask("CONFIG SET maxmemory-policy allkeys-lru"),
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory-policy') - can't be set: \
+         nodes keep all records, and evict none\r\n"
+    );
+}
+
 /// The integers of a reply, in their order.
 fn integers(reply: &str) -> Vec<u64> {
     reply.lines().filter_map(|line| line.strip_prefix(':')?.parse().ok()).collect()

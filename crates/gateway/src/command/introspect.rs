@@ -1,7 +1,7 @@
 //! Commands about the connection and the gateway: no data is touched.
 
+use super::Verb;
 use super::options::OUT_OF_INT;
-use super::{Verb, glob};
 use crate::config::Cluster;
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse, refuse_command};
@@ -9,13 +9,12 @@ use crate::failure::ErrorKind;
 use crate::resp::{Args, parse_i64, write};
 use crate::running::Running;
 use crate::shared::Shared;
-use crate::slowlog::ENTRIES_MAX;
-use crate::spool::Durability;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 mod catalogue;
 mod clients;
 mod cluster;
+mod config;
 mod functions;
 mod hot;
 mod info;
@@ -27,6 +26,7 @@ pub(crate) use catalogue::command;
 pub(crate) use clients::client;
 use clients::{CLIENT_NAMES, objection, set_name};
 pub(crate) use cluster::{cluster, set_mode};
+pub(crate) use config::config;
 pub(crate) use functions::function;
 pub(crate) use hot::{frequency, hot_keys};
 pub(crate) use latency::latency;
@@ -280,115 +280,4 @@ fn wrong_syntax(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8])
         verb.name().to_ascii_uppercase()
     );
     refuse_command(running, id, verb, ErrorKind::Command, &text);
-}
-
-/// Parameters under the names that Redis has for them, where it has.
-fn parameters(shared: &Shared) -> Vec<(&'static str, String)> {
-    let config = &shared.config;
-    let (append_only, sync) = match config.durability {
-        Durability::Always => ("yes", "always"),
-        Durability::EverySecond => ("yes", "everysec"),
-        Durability::Memory => ("no", "no"),
-    };
-    let (slower_than_us, slow_entries_max) = shared.slow_log.settings();
-    let addresses: Vec<String> =
-        shared.listening.iter().map(|at| at.address.ip().to_string()).collect();
-    vec![
-        ("appendfsync", sync.into()),
-        ("appendonly", append_only.into()),
-        ("bind", addresses.join(" ")),
-        ("client-output-buffer-limit", format!("normal {} 0 0", config.output_bytes_hard)),
-        ("client-query-buffer-limit", config.command_bytes_max.to_string()),
-        ("databases", "1".into()),
-        ("latency-monitor-threshold", shared.latency.threshold_ms().to_string()),
-        ("maxclients", config.max_clients.to_string()),
-        ("maxmemory", "0".into()),
-        ("maxmemory-clients", config.client_bytes_max.to_string()),
-        ("maxmemory-policy", "noeviction".into()),
-        ("port", shared.port(false).to_string()),
-        ("proto-max-bulk-len", switchback_wire::VALUE_BYTES_MAX.to_string()),
-        ("save", String::new()),
-        ("slowlog-log-slower-than", slower_than_us.to_string()),
-        ("slowlog-max-len", slow_entries_max.to_string()),
-        ("timeout", "0".into()),
-        ("tls-port", shared.port(true).to_string()),
-    ]
-}
-
-pub(crate) fn config(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
-    if args.get(1).eq_ignore_ascii_case(b"set") {
-        return match args.len() {
-            4.. if args.len().is_multiple_of(2) => match set_parameters(shared, args) {
-                Ok(()) => ok(running, id, Verb::Config),
-                Err(text) => refuse(running, id, ErrorKind::Command, &text),
-            },
-            _ => wrong_arity(running, id, "config|set"),
-        };
-    }
-    if !args.get(1).eq_ignore_ascii_case(b"get") {
-        return refuse_subcommand(running, id, Verb::Config, args.get(1));
-    }
-    if args.len() < 3 {
-        return wrong_arity(running, id, "config|get");
-    }
-    let found: Vec<_> = parameters(shared)
-        .into_iter()
-        .filter_map(|(name, value)| Some((asked_as(name.as_bytes(), args)?, value)))
-        .collect();
-    answer_here(running, id, Some(Verb::Config), |out, resp3| {
-        write::map(out, found.len(), resp3);
-        for (name, value) in &found {
-            write::bulk(out, name);
-            write::bulk(out, value.as_bytes());
-        }
-    });
-}
-
-/// CONFIG SET: all parameters, or none.
-fn set_parameters(shared: &Shared, args: Args<'_>) -> Result<(), String> {
-    let current = parameters(shared);
-    let (mut slower_than_us, mut entries_max) = shared.slow_log.settings();
-    let mut threshold_ms = shared.latency.threshold_ms();
-    for at in (2..args.len()).step_by(2) {
-        let name = String::from_utf8_lossy(args.get(at)).into_owned();
-        let failed = |why: &str| {
-            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {why}")
-        };
-        let text = args.get(at + 1);
-        let between = |least: i64, most: i64| {
-            let number = parse_i64(text);
-            let number =
-                number.ok_or_else(|| failed("argument couldn't be parsed into an integer"))?;
-            let wrong = format!("argument must be between {least} and {most} inclusive");
-            let is_right = (least..=most).contains(&number);
-            is_right.then_some(number).ok_or_else(|| failed(&wrong))
-        };
-        match name.to_ascii_lowercase().as_str() {
-            "latency-monitor-threshold" => threshold_ms = between(0, i64::MAX)? as u64,
-            "slowlog-log-slower-than" => slower_than_us = between(-1, i64::MAX)?,
-            "slowlog-max-len" => entries_max = between(0, ENTRIES_MAX as i64)? as usize,
-            lower => match current.iter().find(|(known, _)| *known == lower) {
-                // As it is.
-                Some((_, value)) if value.as_bytes() == text => {}
-                Some(_) => return Err(failed("can't set immutable config")),
-                None => {
-                    return Err(format!(
-                        "ERR Unknown option or number of arguments for CONFIG SET - '{name}'"
-                    ));
-                }
-            },
-        }
-    }
-    shared.slow_log.set(slower_than_us, entries_max);
-    shared.latency.set_threshold_ms(threshold_ms);
-    Ok(())
-}
-
-/// The name that a parameter is answered under, if it is asked for: as the client wrote it, unless
-/// that was a pattern.
-fn asked_as<'a>(name: &'a [u8], args: Args<'a>) -> Option<&'a [u8]> {
-    args.from(2).find_map(|asked| match asked.iter().any(|byte| b"*?[".contains(byte)) {
-        true => glob::matches(&asked.to_ascii_lowercase(), name).then_some(name),
-        false => asked.eq_ignore_ascii_case(name).then_some(asked),
-    })
 }

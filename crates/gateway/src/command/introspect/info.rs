@@ -78,7 +78,7 @@ fn server(text: &mut String, _: &Running, shared: &Shared) {
 fn clients(text: &mut String, _: &Running, shared: &Shared) {
     text.push_str("# Clients\r\n");
     line(text, "connected_clients", shared.connections());
-    line(text, "maxclients", shared.config.max_clients);
+    line(text, "maxclients", shared.settings.clients());
 }
 
 /// Of the whole process: an embedded rack is in it, too.
