@@ -438,20 +438,18 @@ fn delex(args: Args<'_>) -> Result<Plan<'_>, Failure> {
 fn object(args: Args<'_>) -> Result<Plan<'_>, Failure> {
     let sub = args.get(1).to_ascii_lowercase();
     match (&sub[..], args.len()) {
-        (b"encoding" | b"freq" | b"idletime", 3) => check_key(args.get(2))?,
-        (b"encoding" | b"freq" | b"idletime", _) => {
+        (b"encoding" | b"freq", 3) => check_key(args.get(2))?,
+        (b"encoding" | b"freq", _) => {
             let sub = String::from_utf8_lossy(&sub);
             let text = format!("ERR wrong number of arguments for 'object|{sub}' command");
             return Err(Failure::Text(text));
         }
         _ => return Ok(Plan::Here(introspect::no_subcommand)),
     }
-    let view = match &sub[..] {
-        b"encoding" => View::Encoding,
-        b"idletime" => View::IdleTime,
-        _ => return Ok(Plan::Run(introspect::frequency)),
-    };
-    Ok(Plan::One(Action::View(view), [args.get(2), &[]]))
+    match &sub[..] {
+        b"encoding" => Ok(Plan::One(Action::View(View::Encoding), [args.get(2), &[]])),
+        _ => Ok(Plan::Run(introspect::frequency)),
+    }
 }
 
 fn memory(args: Args<'_>) -> Result<Plan<'_>, Failure> {

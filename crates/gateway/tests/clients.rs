@@ -110,6 +110,24 @@ fn slow_commands_are_listed_with_their_keys() {
 }
 
 #[test]
+fn connections_are_listed_by_number_and_type() {
+    let gateway = start();
+    let mut clients: Vec<Client> = (0..3).map(|_| Client::connect(&gateway)).collect();
+    let mut numbers: Vec<String> = clients.iter_mut().map(number).collect();
+    numbers.sort();
+    let mut listed = |what: &str| {
+        let text = clients[0].ask(&format!("CLIENT LIST{what}"));
+        let numbers = text.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next());
+        numbers.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(listed(""), numbers);
+    assert_eq!(listed(" TYPE normal"), numbers);
+    assert!(listed(" TYPE pubsub").is_empty());
+    let [first, _, third] = &numbers[..] else { panic!("{numbers:?}") };
+    assert_eq!(listed(&format!(" ID {third} {first} 99")), [third.clone(), first.clone()]);
+}
+
+#[test]
 fn connections_that_say_nothing_are_closed_after_the_timeout() {
     let gateway = start();
     let mut client = Client::connect(&gateway);
@@ -132,7 +150,7 @@ fn connections_that_say_nothing_are_closed_after_the_timeout() {
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(began.elapsed() >= Duration::from_secs(1));
-    let listed = client.ask("CLIENT LIST");
+    let listed = client.ask(&format!("CLIENT LIST ID {watching_number}"));
     assert!(listed.contains(&format!("id={watching_number} ")), "a monitor stays: {listed}");
 }
 
@@ -238,7 +256,7 @@ fn slow_moments_are_kept_by_event() {
     assert_eq!(history[history.len() - 2..], [second, last_ms]);
     let told = client.ask("LATENCY DOCTOR");
     assert!(told.contains("\ncommand: ") && told.contains(" worst of all "), "{told}");
-    let graph = "-ERR 'latency|graph' is not supported by Switchback\r\n";
+    let graph = "-ERR 'latency|graph' is not supported by Switchback: it draws no graph\r\n";
     assert_eq!(client.ask("LATENCY GRAPH command"), graph);
     assert_eq!(client.ask("LATENCY RESET command nosuch"), ":1\r\n");
     assert_eq!(client.ask("LATENCY RESET"), ":1\r\n");

@@ -42,7 +42,11 @@ fn the_core_commands() {
         ("MEMORY USAGE a", ":4\r\n"),
         ("OBJECT ENCODING a", "$6\r\nembstr\r\n"),
         ("OBJECT FREQ none", "$-1\r\n"),
-        ("MEMORY STATS", "-ERR 'memory|stats' is not supported by Switchback\r\n"),
+        (
+            "MEMORY STATS",
+            "-ERR 'memory|stats' is not supported by Switchback: INFO tells the memory of the \
+             gateway's process\r\n",
+        ),
         ("FLUSHALL", "+OK\r\n"),
         ("DBSIZE", ":0\r\n"),
         ("CLIENT SETNAME ~", "-ERR Client names cannot be longer than 256 bytes\r\n"),

@@ -5,7 +5,7 @@ mod fake;
 
 use fake::redis::Redis;
 use fake::{Client, FakeRack, config};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use switchback_gateway::{Cluster, Gateway, GatewayConfig, Refused, Verb};
 
 const PAGE: &str = include_str!("../../../docs/use/commands.md");
@@ -110,6 +110,45 @@ fn a_subcommand_is_refused_if_its_row_says_so() {
         };
         assert!(!all_say(&["unknown subcommand"]), "the gateway doesn't know {name}: {replies:?}");
         assert_eq!(row.is_refused, all_say(&REFUSALS), "{name}: {replies:?}");
+    }
+    gateway.stop();
+}
+
+/// The subcommands that a HELP names.
+fn named(help: &str) -> BTreeSet<String> {
+    let line_of = |line: &str| line.strip_prefix('+').map(str::to_owned);
+    let lines = help.lines().filter_map(line_of).skip(1);
+    let is_explained = |line: &String| !line.starts_with([' ', '(']);
+    lines.filter(is_explained).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// HELP lists what the table has and doesn't refuse, and each of them is answered.
+#[test]
+fn a_help_names_the_subcommands_that_are_answered() {
+    let (rows, gateway) = (rows(), gateway());
+    let mut client = Client::connect(&gateway);
+    let commands = rows.keys().filter_map(|name| name.split_once(' ')).map(|(command, _)| command);
+    for command in commands.collect::<BTreeSet<_>>() {
+        let of_it = rows.iter().filter_map(|(name, row)| Some((name.split_once(' ')?, row)));
+        let there = of_it.filter(|((of, _), row)| *of == command && !row.is_refused);
+        let mut wanted: BTreeSet<_> = there.map(|((_, sub), _)| sub.to_owned()).collect();
+        if wanted.is_empty() || Verb::from_name(command.as_bytes()).is_none() {
+            continue;
+        }
+        // Another name of REPLICAS, which Redis' own HELP doesn't list.
+        wanted.remove("SLAVES");
+        let help = client.ask(&format!("{command} HELP"));
+        let begin =
+            format!("+{command} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n");
+        assert!(help.contains(&begin), "{command}: {help}");
+        assert!(help.ends_with("+HELP\r\n+    Prints this help.\r\n"), "{command}: {help}");
+        assert_eq!(named(&help), wanted, "{command}");
+        for sub in named(&help) {
+            let reply = client.ask(&format!("{command} {sub}"));
+            let is_unknown = reply.contains("unknown subcommand")
+                || REFUSALS.iter().any(|text| reply.contains(text));
+            assert!(!is_unknown, "{command} {sub}: {reply}");
+        }
     }
     gateway.stop();
 }

@@ -16,6 +16,7 @@ mod clients;
 mod cluster;
 mod config;
 mod functions;
+mod help;
 mod hot;
 mod info;
 mod latency;
@@ -28,6 +29,7 @@ use clients::{CLIENT_NAMES, objection, set_name};
 pub(crate) use cluster::{cluster, set_mode};
 pub(crate) use config::config;
 pub(crate) use functions::function;
+use help::{help_of, write_help};
 pub(crate) use hot::{frequency, hot_keys};
 pub(crate) use latency::latency;
 use monitor::end_monitor;
@@ -74,10 +76,17 @@ pub(crate) fn write_time(out: &mut Vec<u8>) {
     write::bulk(out, now.subsec_micros().to_string().as_bytes());
 }
 
-/// A subcommand that isn't there, of a command of which others are.
+/// HELP, or a subcommand that isn't there, of a command of which others are.
 pub(crate) fn no_subcommand(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
-    if let Some(verb) = Verb::from_name(args.get(0)) {
-        refuse_subcommand(running, id, verb, args.get(1));
+    let Some(verb) = Verb::from_name(args.get(0)) else { return };
+    match (help_of(verb), args.len()) {
+        (Some(lines), 2) if args.get(1).eq_ignore_ascii_case(b"help") => {
+            answer_here(running, id, Some(verb), |out, _| write_help(out, verb, lines));
+        }
+        (Some(_), _) if args.get(1).eq_ignore_ascii_case(b"help") => {
+            wrong_arity(running, id, &format!("{}|help", verb.name()));
+        }
+        _ => refuse_subcommand(running, id, verb, args.get(1)),
     }
 }
 
@@ -248,27 +257,43 @@ pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _:
 /// A subcommand that isn't there.
 fn refuse_subcommand(running: &mut Running, id: ConnectionId, verb: Verb, sub: &[u8]) {
     let command = verb.name();
-    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]).into_owned();
-    let known: &[&str] = match verb {
-        Verb::Cluster => &cluster::UNSUPPORTED.map(|(name, _)| name),
-        Verb::Function => &["delete", "dump", "help", "kill", "load", "restore", "stats"],
-        Verb::Client => &["caching", "help", "list", "tracking", "trackinginfo"],
-        Verb::Config => &["rewrite", "resetstat", "help"],
-        Verb::Memory => &["doctor", "help", "malloc-stats", "purge", "stats"],
-        Verb::SlowLog => &["help"],
-        Verb::Latency => &["graph", "help"],
-        Verb::Object => &["help", "refcount"],
-        Verb::HotKeys => &["help"],
-        _ => &["getkeys", "getkeysandflags", "help"],
-    };
-    if known.contains(&sub.to_ascii_lowercase().as_str()) {
-        let text =
-            format!("ERR '{command}|{}' is not supported by Switchback", sub.to_ascii_lowercase());
+    let sub = String::from_utf8_lossy(&sub[..sub.len().min(128)]);
+    let lower = sub.to_ascii_lowercase();
+    if let Some(reason) = why_refused(verb, &lower) {
+        let text = format!("ERR '{command}|{lower}' is not supported by Switchback: {reason}");
         return refuse_command(running, id, verb, ErrorKind::Unsupported, &text);
     }
     let text =
         format!("ERR unknown subcommand '{sub}'. Try {} HELP.", command.to_ascii_uppercase());
     refuse_command(running, id, verb, ErrorKind::Command, &text);
+}
+
+/// Why Switchback doesn't have this subcommand of Redis (lower case); `None` if Redis hasn't,
+/// either.
+fn why_refused(verb: Verb, sub: &str) -> Option<&'static str> {
+    Some(match (verb, sub) {
+        (Verb::Client, "caching" | "tracking" | "trackinginfo") => {
+            "nothing is tracked for the caches of clients"
+        }
+        (Verb::Cluster, "countkeysinslot" | "getkeysinslot") => "nodes have keys by another hash",
+        (Verb::Cluster, _) if cluster::UNSUPPORTED.iter().any(|(name, _)| *name == sub) => {
+            "the cluster has one owner, which nothing changes"
+        }
+        (Verb::Command, "getkeys" | "getkeysandflags") => "COMMAND INFO tells where keys are",
+        (Verb::Config, "resetstat") => "counters only rise",
+        (Verb::Config, "rewrite") => "rack.toml is written by hand",
+        (Verb::Function, "delete" | "dump" | "kill" | "load" | "restore" | "stats") => {
+            "it has no functions; scripts are run by EVAL and EVALSHA"
+        }
+        (Verb::Latency, "graph") => "it draws no graph",
+        (Verb::Memory, "doctor" | "malloc-stats" | "purge" | "stats") => {
+            "INFO tells the memory of the gateway's process"
+        }
+        (Verb::Object, "idletime") => "nothing knows when a key was last asked for",
+        (Verb::Object, "refcount") => "values aren't shared",
+        (Verb::Script, "debug") => "there is no debugger",
+        _ => return None,
+    })
 }
 
 /// A subcommand that is there, with another number of arguments than it takes, where Redis leaves

@@ -23,11 +23,6 @@ pub(crate) use rdb::restore;
 /// Longer strings aren't embedded in Redis' objects; only OBJECT ENCODING tells.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// What Redis answers where it counts how often keys are asked for, not when.
-const NO_IDLE_TIME: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. Please \
-     note that when switching between policies at runtime LRU and LFU data will take some time to \
-     adjust.";
-
 /// The first and the last byte (or bit) that is meant; negative: counted from the end, which is -1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Offsets {
@@ -77,8 +72,6 @@ pub(crate) enum View {
     Encoding,
     /// How often its key is asked for, which isn't seen in the value.
     Frequency(u8),
-    /// How long it wasn't asked for, which nothing knows.
-    IdleTime,
     /// Of a record whose key has this length.
     Memory {
         key_bytes: u32,
@@ -110,11 +103,10 @@ impl View {
             View::Fields => Answer::Fields(Cow::Owned(bitfield::get(bytes, argument))),
             View::Refused(_, otherwise) if !exists => Answer::Integer(otherwise),
             View::Refused(text, _) => Answer::Failed(Failure::Static(text)),
-            View::Encoding | View::Frequency(_) | View::IdleTime if !exists => Answer::Null,
+            View::Encoding | View::Frequency(_) if !exists => Answer::Null,
             View::Memory { .. } | View::Dump if !exists => Answer::Null,
             View::Encoding => Answer::Bulk(encoding(bytes).as_bytes()),
             View::Frequency(counter) => Answer::Integer(i64::from(counter)),
-            View::IdleTime => Answer::Failed(Failure::Static(NO_IDLE_TIME)),
             View::Memory { key_bytes } => {
                 Answer::Integer(i64::from(key_bytes) + bytes.len() as i64)
             }

@@ -1,6 +1,6 @@
 //! COMMAND: what commands there are.
 
-use super::{refuse_subcommand, wrong_arity};
+use super::{no_subcommand, wrong_arity};
 use crate::command::{Spec, Verb, glob};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse, refuse_command};
@@ -9,7 +9,7 @@ use crate::resp::{Args, write};
 use crate::running::Running;
 use crate::shared::Shared;
 
-pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args: Args<'_>) {
+pub(crate) fn command(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_>) {
     let put = |running: &mut Running, write: &dyn Fn(&mut Vec<u8>, bool)| {
         answer_here(running, id, Some(Verb::Command), |out, resp3| write(out, resp3));
     };
@@ -39,7 +39,7 @@ pub(crate) fn command(running: &mut Running, _: &Shared, id: ConnectionId, args:
             put(running, &|out, resp3| docs(out, &asked, resp3));
         }
         b"list" => list(running, id, args),
-        _ => refuse_subcommand(running, id, Verb::Command, args.get(1)),
+        _ => no_subcommand(running, shared, id, args),
     }
 }
 

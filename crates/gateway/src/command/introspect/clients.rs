@@ -1,6 +1,6 @@
 //! CLIENT: connections, by their numbers.
 
-use super::{Verb, ok, refuse_subcommand, wrong_arity};
+use super::{Verb, no_subcommand, ok, wrong_arity};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
 use crate::failure::ErrorKind;
@@ -64,13 +64,12 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
                 write::verbatim(out, &text, resp3)
             });
         }
-        ("list", 2) => {
-            let text: String =
-                shared.clients().iter().map(|(&number, info)| describe(number, info)).collect();
-            answer_here(running, id, Some(Verb::Client), |out, resp3| {
+        ("list", _) => match listed(shared, args) {
+            Ok(text) => answer_here(running, id, Some(Verb::Client), |out, resp3| {
                 write::verbatim(out, &text, resp3)
-            });
-        }
+            }),
+            Err(text) => refuse(running, id, ErrorKind::Command, &text),
+        },
         ("reply", 3) => reply(running, id, args.get(2)),
         ("kill", 3..) => kill(running, shared, id, args),
         ("pause", 3 | 4) => pause(running, shared, id, args),
@@ -97,7 +96,36 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
         ) => {
             wrong_arity(running, id, &format!("client|{sub}"));
         }
-        _ => refuse_subcommand(running, id, Verb::Client, args.get(1)),
+        _ => no_subcommand(running, shared, id, args),
+    }
+}
+
+/// What CLIENT LIST says: all connections, those of a type, or those of some numbers.
+fn listed(shared: &Shared, args: Args<'_>) -> Result<String, String> {
+    let option = args.from(2).next().map(<[u8]>::to_ascii_lowercase);
+    let clients = shared.clients();
+    let all = || clients.iter().map(|(&number, info)| describe(number, info)).collect();
+    match (option.as_deref(), args.len()) {
+        (None, _) => Ok(all()),
+        (Some(b"type"), 4) => Ok(if is_normal(args.get(3))? { all() } else { String::new() }),
+        (Some(b"id"), 4..) => args
+            .from(3)
+            .map(|number| {
+                let number = parse_i64(number).ok_or("ERR Invalid client ID")?;
+                let found = u64::try_from(number).ok().and_then(|it| Some((it, clients.get(&it)?)));
+                Ok(found.map_or(String::new(), |(number, info)| describe(number, info)))
+            })
+            .collect(),
+        _ => Err("ERR syntax error".into()),
+    }
+}
+
+/// Whether a type of connections is the one that there is.
+fn is_normal(kind: &[u8]) -> Result<bool, String> {
+    match kind.to_ascii_lowercase().as_slice() {
+        b"normal" => Ok(true),
+        b"master" | b"replica" | b"slave" | b"pubsub" => Ok(false),
+        _ => Err(format!("ERR Unknown client type '{}'", String::from_utf8_lossy(kind))),
     }
 }
 
@@ -148,11 +176,7 @@ impl<'a> Filter<'a> {
                 }
                 b"addr" => filter.peer = Some(value),
                 b"laddr" => filter.local = Some(value),
-                b"type" => match lower.as_slice() {
-                    b"normal" => {}
-                    b"master" | b"replica" | b"slave" | b"pubsub" => filter.none = true,
-                    _ => return Err(format!("ERR Unknown client type '{}'", shown())),
-                },
+                b"type" => filter.none |= !is_normal(value)?,
                 b"user" if value == b"default" => {}
                 b"user" => return Err(format!("ERR No such user '{}'", shown())),
                 b"skipme" => match lower.as_slice() {

@@ -2,7 +2,7 @@
 //! Redis Cluster. The gateway owns all slots and sends no client elsewhere, so keys of several
 //! slots go into one command.
 
-use super::{Verb, no_subcommand, ok, refuse_subcommand, wrong_arity};
+use super::{Verb, no_subcommand, ok, wrong_arity};
 use crate::config::Cluster;
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
@@ -40,28 +40,6 @@ pub(super) const UNSUPPORTED: [(&str, i8); 17] = [
     ("saveconfig", 2),
     ("set-config-epoch", 3),
     ("setslot", -4),
-];
-
-const HELP: &[&str] = &[
-    "CLUSTER <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
-    "INFO",
-    "    Return information about the cluster.",
-    "KEYSLOT <key>",
-    "    Return the hash slot for <key>.",
-    "LINKS",
-    "    Return information about all network links between this node and its peers: there are none.",
-    "MYID",
-    "    Return the node id.",
-    "NODES",
-    "    Return cluster configuration seen by node.",
-    "REPLICAS <node-id>",
-    "    Return <node-id> replicas: there are none.",
-    "SHARDS",
-    "    Return information about slot range mappings and the nodes associated with them.",
-    "SLOTS",
-    "    Return information about slots range mappings.",
-    "HELP",
-    "    Print this help.",
 ];
 
 /// Whether the gateway passes for a cluster; if not, the command is refused as Redis does.
@@ -115,10 +93,6 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
             write::verbatim(out, &described(&address, &node), resp3);
         }),
         b"links" => put(running, &|out, _| write::array(out, 0)),
-        b"help" => put(running, &|out, _| {
-            write::array(out, HELP.len());
-            HELP.iter().for_each(|line| write::simple(out, line));
-        }),
         b"keyslot" => {
             put(running, &|out, _| write::integer(out, slot_of(args.get(2)).into()));
         }
@@ -132,7 +106,7 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
         // The rack cannot tell which keys a slot has: nodes have them by another hash.
         b"countkeysinslot" | b"getkeysinslot" => match parse_i64(args.get(2)) {
             Some(slot) if (0..SLOTS.into()).contains(&slot) => {
-                refuse_subcommand(running, id, Verb::Cluster, args.get(1));
+                no_subcommand(running, shared, id, args);
             }
             Some(_) => refuse(running, id, ErrorKind::Command, "ERR Invalid slot"),
             None => {
@@ -140,7 +114,7 @@ pub(crate) fn cluster(running: &mut Running, shared: &Shared, id: ConnectionId, 
                 refuse(running, id, ErrorKind::Command, text);
             }
         },
-        _ => refuse_subcommand(running, id, Verb::Cluster, args.get(1)),
+        _ => no_subcommand(running, shared, id, args),
     }
 }
 

@@ -1,7 +1,7 @@
 //! FUNCTION, as far as there is something to say of no functions: test suites and tools begin with
 //! dropping all.
 
-use super::{Verb, no_subcommand, ok, refuse_subcommand, wrong_syntax};
+use super::{Verb, no_subcommand, ok, wrong_syntax};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
 use crate::failure::ErrorKind;
@@ -28,9 +28,6 @@ pub(crate) fn function(running: &mut Running, shared: &Shared, id: ConnectionId,
             Some(text) => refuse(running, id, ErrorKind::Command, &text),
             None => answer_here(running, id, Some(Verb::Function), |out, _| write::array(out, 0)),
         },
-        b"delete" | b"dump" | b"kill" | b"load" | b"restore" | b"stats" | b"help" => {
-            refuse_subcommand(running, id, Verb::Function, args.get(1));
-        }
         _ => no_subcommand(running, shared, id, args),
     }
 }

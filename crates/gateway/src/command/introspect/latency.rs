@@ -1,6 +1,6 @@
 //! LATENCY.
 
-use super::{Verb, no_subcommand, refuse_subcommand, wrong_arity};
+use super::{Verb, no_subcommand, wrong_arity};
 use crate::connection::ConnectionId;
 use crate::execute::answer_here;
 use crate::latency::Latency;
@@ -35,7 +35,7 @@ pub(crate) fn latency(running: &mut Running, shared: &Shared, id: ConnectionId, 
             };
             put(running, &|out, resp3| histograms(out, shared, &asked, resp3));
         }
-        (b"graph", 3) => refuse_subcommand(running, id, Verb::Latency, args.get(1)),
+        (b"graph", 3) => no_subcommand(running, shared, id, args),
         (b"history" | b"latest" | b"doctor" | b"graph", _) => {
             wrong_arity(running, id, &format!("latency|{}", String::from_utf8_lossy(&sub)));
         }

@@ -188,14 +188,6 @@ pub(crate) fn script(running: &mut Running, shared: &Shared, id: ConnectionId, a
             let text = format!("ERR wrong number of arguments for 'script|{sub}' command");
             error(running, &text);
         }
-        (b"debug" | b"help", _) => {
-            let sub = String::from_utf8_lossy(&sub).into_owned();
-            let text = format!("ERR 'script|{sub}' is not supported by Switchback");
-            refuse_command(running, id, Verb::Script, ErrorKind::Unsupported, &text);
-        }
-        _ => {
-            let name = String::from_utf8_lossy(args.get(1)).into_owned();
-            error(running, &format!("ERR unknown subcommand '{name}'. Try SCRIPT HELP."));
-        }
+        _ => introspect::no_subcommand(running, shared, id, args),
     }
 }
