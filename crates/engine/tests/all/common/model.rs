@@ -1,0 +1,129 @@
+//! The contract as plainly as it can be said: one operation after the other on plain maps. It
+//! shares no code with the engines.
+
+use super::Reply;
+use std::collections::BTreeMap;
+use switchback_core::floors::Floors;
+use switchback_core::storage::*;
+use switchback_wire::{KeyHash, Seq};
+
+type Key = (KeyHash, Vec<u8>);
+
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Model {
+    pub records: BTreeMap<Key, Record>,
+    pub marks: BTreeMap<Key, Mark>,
+    pub completions: BTreeMap<u32, LaneCompletion>,
+    pub state: Option<Vec<u8>>,
+    pub floors: Floors,
+}
+
+impl Model {
+    pub fn execute(&mut self, op: &EngineOp) -> Reply {
+        Ok(match op.clone() {
+            EngineOp::Get { hash, key, .. } => {
+                EngineReply::Got(self.records.get(&(hash, key)).cloned())
+            }
+            EngineOp::Put { hash, key, record, condition, completion, .. } => {
+                EngineReply::Put(self.put((hash, key), record, condition, completion))
+            }
+            EngineOp::SetMark { hash, key, mark, .. } => {
+                match mark {
+                    Some(mark) => self.marks.insert((hash, key), mark),
+                    None => self.marks.remove(&(hash, key)),
+                };
+                EngineReply::Set
+            }
+            EngineOp::SetState { state, served, .. } => {
+                self.state = Some(state);
+                self.floors.set_served(served);
+                EngineReply::Set
+            }
+            EngineOp::SetFloor { chain, floor, .. } => {
+                self.floors.raise_base(chain, floor);
+                EngineReply::Set
+            }
+            EngineOp::RaiseFloors { floors, .. } => {
+                for (bucket, floor) in floors {
+                    self.floors.raise(bucket, floor);
+                }
+                EngineReply::Set
+            }
+            EngineOp::FlushSoon { .. } | EngineOp::Checkpoint { .. } => EngineReply::Set,
+            EngineOp::Scan { from, to, limit, .. } => self.scan(from, to, limit),
+        })
+    }
+
+    fn put(
+        &mut self,
+        key: Key,
+        record: Record,
+        when: PutCondition,
+        trace: Option<LaneCompletion>,
+    ) -> Result<(), Seq> {
+        let stored = self.records.get(&key).map(|record| record.seq);
+        let counts_as = stored.unwrap_or(self.floors.base(self.floors.chain_of(&key.0)));
+        let due = match when {
+            PutCondition::Newer { known } => known || record.seq > counts_as,
+            PutCondition::IfSeq(expected) => {
+                record.seq > counts_as && expected == stored.unwrap_or(Seq::NONE)
+            }
+        };
+        if !due {
+            return Err(counts_as);
+        }
+        let mut record = record;
+        if record.since == Record::INHERITED {
+            let before = self.records.get(&key).map(Record::base);
+            record.since = Some(before.unwrap_or(self.floors.of(&key.0)).min(record.seq));
+        }
+        self.records.insert(key, record);
+        if let Some(trace) = trace {
+            self.completions.insert(trace.lane, trace);
+        }
+        Ok(())
+    }
+
+    /// Whole positions, until there are `limit` keys.
+    fn scan(&self, from: u64, to: u64, limit: usize) -> EngineReply {
+        let mut by_position: BTreeMap<u64, Vec<ScannedKey>> = BTreeMap::new();
+        for ((hash, key), record) in &self.records {
+            if (from..=to).contains(&hash.position()) {
+                let (tombstone, expiry_ms) = (record.tombstone, record.expiry_ms);
+                let scanned = ScannedKey { hash: *hash, key: key.clone(), tombstone, expiry_ms };
+                by_position.entry(hash.position()).or_default().push(scanned);
+            }
+        }
+        let mut keys = Vec::new();
+        for (position, here) in by_position {
+            if keys.len() >= limit.max(1) {
+                return EngineReply::Scanned(keys, Some(position));
+            }
+            keys.extend(here);
+        }
+        EngineReply::Scanned(keys, None)
+    }
+
+    pub fn compact(&mut self, now_ms: u64) {
+        self.records.retain(|key, record| {
+            let offered = self.marks.get(key).is_some_and(Mark::is_offered);
+            let base = self.floors.base(self.floors.chain_of(&key.0));
+            let floor = if offered { base } else { self.floors.of(&key.0) };
+            let expired = record.expiry_ms > 0 && record.expiry_ms <= now_ms;
+            record.seq > floor || !(record.tombstone || expired)
+        });
+    }
+
+    pub fn loaded(&self) -> Loaded {
+        Loaded {
+            state: self.state.clone(),
+            floors: self.floors.clone(),
+            marks: self
+                .marks
+                .iter()
+                .map(|((hash, key), mark)| (*hash, key.clone(), *mark))
+                .collect(),
+            completions: self.completions.values().copied().collect(),
+        }
+    }
+}
