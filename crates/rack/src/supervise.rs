@@ -266,8 +266,7 @@ impl Admin for Supervisor {
             operations: self.operations(),
             clients: (self.clients)(),
             cache: CacheStatus {
-                records_max: u64::from(self.config.cache.records)
-                    * u64::from(self.config.topology.chains),
+                records_max: self.config.cached_keys_max(),
                 classes: self.config.cache.classes.clone(),
                 admissions: counted(|agent| agent.admitted),
                 evictions: counted(|agent| agent.evicted + agent.evicted_themselves),

@@ -81,6 +81,11 @@ impl RackConfig {
             Shape::Distributed => self.switches.len() as u16,
         }
     }
+
+    /// How many keys the caches of all chains have room for.
+    pub fn cached_keys_max(&self) -> u64 {
+        u64::from(self.cache.records) * u64::from(self.topology.chains)
+    }
 }
 
 impl Default for RackConfig {

@@ -345,6 +345,11 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &Rac
             status.cached as f64,
         ),
         (
+            "switchback_cached_keys_max",
+            "Keys that the caches of all chains have room for.",
+            config.cached_keys_max() as f64,
+        ),
+        (
             "switchback_waiting_offers",
             "Hot keys that wait for admission.",
             status.waiting_offers as f64,
