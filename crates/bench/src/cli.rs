@@ -71,9 +71,14 @@ pub(crate) struct LoadArgs {
     #[arg(long, default_value = "a", value_name = "NAME")]
     pub(crate) workload: Workload,
 
-    /// Schemes to run, in turn [default: nocache,writearound,netcache,farreach; with --layers N
-    /// those of nocache,distcache,distreach that have N layers].
-    #[arg(long, value_name = "SCHEMES", value_parser = scheme_parser(), value_delimiter = ',')]
+    /// Schemes to run.
+    #[arg(
+        long,
+        help = schemes_help(),
+        value_name = "SCHEMES",
+        value_parser = scheme_parser(),
+        value_delimiter = ','
+    )]
     pub(crate) schemes: Option<Vec<Scheme>>,
 
     /// Switches that a request passes, one of each layer; for schemes that have layers.
@@ -396,6 +401,16 @@ pub(crate) enum Arrivals {
     Poisson,
     /// Equal gaps.
     Fixed,
+}
+
+fn schemes_help() -> String {
+    let names =
+        |schemes: &[Scheme]| schemes.iter().map(|it| it.name()).collect::<Vec<_>>().join(",");
+    format!(
+        "Schemes to run, in turn [default: {}; with --layers N those of {} that have N layers]",
+        names(&Scheme::OF_ONE_LAYER),
+        names(&Scheme::OF_LAYERS)
+    )
 }
 
 fn parse_number(text: &str) -> Result<f64, String> {
