@@ -1,9 +1,11 @@
 //! `switchback bench redis`: a running gateway beside redis-server, or beside another gateway, both
-//! driven by redis-benchmark.
+//! driven by redis-benchmark; transactions by a load of our own.
 //!
 //! Absolute figures of a small machine vary with its load; the ratio of two servers that take turns
 //! on it, under the same load generator, varies less. So each round runs every case on both
 //! servers, which take turns in going first, and ratios are taken within rounds.
+
+mod transactions;
 
 use crate::process_guard::ProcessGuard;
 use crate::report::{Machine, Spread, check_writable, grouped, say, spelt};
@@ -57,7 +59,8 @@ pub(crate) struct RedisArgs {
     )]
     pub(crate) keys: Vec<u64>,
 
-    /// Commands. `eval` and `evalsha` run a script that calls INCR.
+    /// Commands. `eval` and `evalsha` run a script that calls INCR, `multi` is INCR in a
+    /// transaction.
     #[arg(
         long,
         value_enum,
@@ -119,10 +122,12 @@ pub(crate) enum Command {
     /// The script is named by its SHA-1.
     #[value(name = "evalsha")]
     EvalSha,
+    /// A transaction: MULTI, INCR, EXEC.
+    Multi,
 }
 
 impl Command {
-    /// As redis-benchmark names it.
+    /// As redis-benchmark names it, where it can be told.
     fn name(self) -> &'static str {
         match self {
             Command::Set => "SET",
@@ -130,17 +135,19 @@ impl Command {
             Command::Incr => "INCR",
             Command::Eval => "EVAL",
             Command::EvalSha => "EVALSHA",
+            Command::Multi => "MULTI, INCR, EXEC",
         }
     }
 
-    /// What redis-benchmark is to be told.
-    fn arguments(self) -> &'static [&'static str] {
+    /// What redis-benchmark is to be told, if it can make such a load.
+    fn arguments(self) -> Option<&'static [&'static str]> {
         match self {
-            Command::Set => &["-t", "set"],
-            Command::Get => &["-t", "get"],
-            Command::Incr => &["INCR", COUNTER],
-            Command::Eval => &["EVAL", SCRIPT, "1", COUNTER],
-            Command::EvalSha => &["EVALSHA", SCRIPT_SHA, "1", COUNTER],
+            Command::Set => Some(&["-t", "set"]),
+            Command::Get => Some(&["-t", "get"]),
+            Command::Incr => Some(&["INCR", COUNTER]),
+            Command::Eval => Some(&["EVAL", SCRIPT, "1", COUNTER]),
+            Command::EvalSha => Some(&["EVALSHA", SCRIPT_SHA, "1", COUNTER]),
+            Command::Multi => None,
         }
     }
 
@@ -148,14 +155,16 @@ impl Command {
     fn filled_by(self) -> Command {
         match self {
             Command::Set | Command::Get => Command::Set,
-            Command::Incr => Command::Incr,
+            Command::Incr | Command::Multi => Command::Incr,
             Command::Eval | Command::EvalSha => Command::Eval,
         }
     }
 }
 
-/// A key that holds a number. redis-benchmark puts a number into it, if there are several.
+/// A key that holds a number.
 const COUNTER: &str = "counter:__rand_int__";
+/// Where redis-benchmark puts a number of 12 digits into it, if there are several.
+const RANDOM: &str = "__rand_int__";
 const SCRIPT: &str = "return redis.call('INCR', KEYS[1])";
 /// The SHA-1 of it.
 const SCRIPT_SHA: &str = "61636018f4e6b5817b89791bbed242f93fa089e3";
@@ -357,13 +366,25 @@ fn fill(args: &RedisArgs, target: Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs redis-benchmark once: operations a second, p50 and p99 in milliseconds.
+/// Runs a case once: operations a second, p50 and p99 in milliseconds.
 fn benchmark(
     args: &RedisArgs,
     case: Case,
     requests: u64,
     Target { address, password, cacert, .. }: Target,
 ) -> anyhow::Result<(f64, f64, f64)> {
+    let Some(arguments) = case.command.arguments() else {
+        ensure!(cacert.is_none(), "transactions are measured without TLS only");
+        return transactions::run(&transactions::Load {
+            address,
+            password,
+            connections: args.connections,
+            pipeline: args.pipeline,
+            requests,
+            keys: case.keys,
+        })
+        .with_context(|| format!("{case}, against {address}"));
+    };
     let mut command = process::Command::new("redis-benchmark");
     command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string()]);
     command.args(["-c", &args.connections.to_string(), "-P", &args.pipeline.to_string()]);
@@ -378,7 +399,7 @@ fn benchmark(
     if let Some(cacert) = cacert {
         command.arg("--tls").arg("--cacert").arg(cacert);
     }
-    command.args(case.command.arguments());
+    command.args(arguments);
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -487,13 +508,17 @@ fn ping(Target { address, password, cacert, .. }: Target) -> anyhow::Result<()> 
         return Ok(());
     }
     stream.set_read_timeout(Some(wait))?;
-    if let Some(password) = password {
-        let length = password.len();
-        write!(stream, "*2\r\n$4\r\nAUTH\r\n${length}\r\n{password}\r\n")?;
-        expect(&mut stream, b"+OK\r\n")?;
-    }
+    authenticate(&mut stream, password)?;
     stream.write_all(b"*1\r\n$4\r\nPING\r\n")?;
     expect(&mut stream, b"+PONG\r\n")
+}
+
+/// Sends the password, if there is one.
+fn authenticate(stream: &mut TcpStream, password: Option<&str>) -> anyhow::Result<()> {
+    let Some(password) = password else { return Ok(()) };
+    let length = password.len();
+    write!(stream, "*2\r\n$4\r\nAUTH\r\n${length}\r\n{password}\r\n")?;
+    expect(stream, b"+OK\r\n")
 }
 
 fn expect(stream: &mut TcpStream, wanted: &[u8]) -> anyhow::Result<()> {
