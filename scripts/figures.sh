@@ -34,7 +34,7 @@ they are: `switchback` is this checkout's, built before by scripts/build.sh, and
 ask for a password.
 
 Examples:
-  scripts/figures.sh bench-a4 pipeline
+  scripts/figures.sh bench-4 pipeline
   switchback lab experiment all --out results &&
     scripts/figures.sh --from results goals exp1 exp2 exp3
 HELP
