@@ -21,8 +21,8 @@ pub(crate) struct Socket {
     tls: Option<Box<ServerConnection>>,
 }
 
-/// Has the system ask a peer that was silent for this time whether it is there, as Redis does: three
-/// times, in thirds of that time. 0: never.
+/// Has the system ask a peer that was silent for this time whether it is there, as Redis does:
+/// three times, in thirds of that time. 0: never.
 pub(crate) fn keep_alive(stream: &TcpStream, seconds: u64) -> io::Result<()> {
     if seconds == 0 {
         return Ok(());

@@ -331,8 +331,8 @@ impl Worker {
     }
 
     fn adopt(&mut self, Accepted { mut stream, peer, is_tls }: Accepted) {
-        // Without the first a reply may wait 40 ms for an acknowledgement; without the second a peer
-        // that has vanished keeps its place. A socket that refuses still works.
+        // Without the first a reply may wait 40 ms for an acknowledgement; without the second a
+        // peer that has vanished keeps its place. A socket that refuses still works.
         let _ = stream.set_nodelay(true);
         let _ = keep_alive(&stream, self.shared.settings.keep_alive_s());
         let local = stream.local_addr().unwrap_or(peer);
@@ -421,8 +421,8 @@ impl Worker {
         self.relieve_memory();
     }
 
-    /// Closes what has said and taken nothing for as long as CONFIG SET `timeout` says. As in Redis,
-    /// monitors and what waits for something stay.
+    /// Closes what has said and taken nothing for as long as CONFIG SET `timeout` says. As in
+    /// Redis, monitors and what waits for something stay.
     fn close_idle(&mut self) {
         let idle_us = self.shared.settings.idle_s() * 1_000_000;
         if idle_us == 0 {

@@ -95,10 +95,9 @@ fn a_scripts_memory_is_limited_also_after_one_that_was_given_much() {
         let reply = call(&mut client, &words.into_iter().map(str::to_string).collect::<Vec<_>>());
         assert_eq!(reply, "*1\\r\\n".repeat(101) + ":6\\r\\n");
         assert_eq!(eval(&mut client, "return KEYS[1]", &["k"]), "$1\\r\\nk\\r\\n");
-        let taking = |mb: usize| {
-            format!("local t = {{}} for i = 1, {mb} do t[i] = string.rep(i, 1000000) end return #t")
-        };
-        assert_eq!(eval(&mut client, &taking(2), &[]), ":2\\r\\n");
+        let taking =
+            "local s, t = ('x'):rep(62500), {} for i = 1, 32 do t[i] = s .. i end return #t";
+        assert_eq!(eval(&mut client, taking, &[]), ":32\\r\\n");
         let large = "-ERR the script used more than 4 MiB of memory; nothing was changed\\r\\n";
         let doubling = "local t = string.rep('a', 1e6) for i = 1, 3 do t = t .. t end return #t";
         assert_eq!(eval(&mut client, doubling, &[]), large);
@@ -138,8 +137,29 @@ fn a_script_ends_when_its_time_or_memory_is_over_and_changes_nothing() {
     for (script, wanted) in [
         (
             "return (('a'):rep(5000)):find(('a*'):rep(10) .. 'b')",
-            "pattern with too many repetitions for a text of 5000 bytes",
+            "pattern that may take too long for a text of 5000 bytes",
         ),
+        (
+            "return (('a'):rep(60)):find(('a?'):rep(60) .. 'b')",
+            "pattern that may take too long for a text of 60 bytes",
+        ),
+        (
+            "return (('a'):rep(1000)):find('a*' .. ('a'):rep(900) .. 'b')",
+            "pattern that may take too long for a text of 1000 bytes",
+        ),
+        (
+            "return (('a'):rep(100000)):find('^(a*)%1b')",
+            "pattern that may take too long for a text of 100000 bytes",
+        ),
+        (
+            "return (('a'):rep(100000)):find('^[^' .. ('b'):rep(900) .. ']*')",
+            "pattern that may take too long for a text of 100000 bytes",
+        ),
+        (
+            "return (('^'):rep(100000)):gmatch('^.*b')()",
+            "pattern that may take too long for a text of 100000 bytes",
+        ),
+        ("return string.rep(10, '1e6')", "resulting string too large"),
         ("return ('a'):find(('a?'):rep(5000))", "pattern too long"),
         ("return ('a'):rep(1e9)", "resulting string too large"),
         (
@@ -297,6 +317,41 @@ fn no_function_of_a_library_keeps_a_script_running() {
     let long = "x = 1 ".repeat(8000);
     assert!(eval(&mut client, &long, &["k"]).starts_with("-ERR a script of 48000 bytes: 32768"));
     assert_eq!(eval(&mut client, "return 7", &["k"]), ":7\\r\\n");
+}
+
+/// Nor does one call of such a function, which can't be interrupted: each of these would go on for
+/// many seconds.
+#[test]
+fn no_single_call_takes_long() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    for (script, wanted) in [
+        ("return #string.rep('', 2e9)", ":0\\r\\n"),
+        ("return #string.rep('', '2000000000')", ":0\\r\\n"),
+        (
+            "local a = 'a' for i = 1, 18 do a = a .. a end return (a .. a):find(a .. 'b', 1, true)",
+            "$-1\\r\\n",
+        ),
+        (
+            "local a = 'a' for i = 1, 14 do a = a .. a end \
+             return {(a .. a .. 'b'):find(a .. 'b', -20000)}",
+            "*2\\r\\n:16385\\r\\n:32769\\r\\n",
+        ),
+        // The clock is looked at while these call functions of C, or as soon as they have ended.
+        ("for i = 1, 1e9 do (('a'):rep(1e5)):gsub('.', tostring) end", ""),
+        ("for i = 1, 1e9 do (('a'):rep(1e5)):gsub('.', {a = 'b'}) end", ""),
+        ("local b = ('b'):rep(10000) for i = 1, 1e9 do (('a'):rep(100)):gsub('a', b) end", ""),
+    ] {
+        let began = std::time::Instant::now();
+        let reply = eval(&mut client, script, &[]);
+        let took = began.elapsed();
+        let is_right = match wanted {
+            "" => reply.starts_with("-ERR the transaction or script ran for more"),
+            _ => reply == wanted,
+        };
+        assert!(is_right, "{script}: {reply}");
+        assert!(took < std::time::Duration::from_secs(3), "{script}: {took:?}");
+    }
 }
 
 /// However many scripts a connection sends at once, others are answered between them.

@@ -180,6 +180,35 @@ fn a_transaction_of_several_keys_is_refused_whole() {
     }
 }
 
+/// What keyv's `setMany` sends, by @keyv/redis 5.1.6, in one go: it must be told of a refusal, and
+/// nothing may be stored then.
+#[test]
+fn set_many_of_keyv_stores_all_or_fails() {
+    for mode in Transactions::ALL {
+        let (rack, gateway) = start(&Knobs::default(), mode);
+        let mut client = Client::connect(&gateway);
+        let [a, b] = ["{\"value\":1,\"expires\":1795929965100}", "{\"value\":2}"];
+        let sets = [format!("SET keyv::keyv:a {a} PX 60000"), format!("SET keyv::keyv:b {b}")];
+        let lines = ["MULTI", &sets[0], &sets[1], "EXEC"];
+        client.send(&lines.iter().flat_map(|line| command(line)).collect::<Vec<_>>());
+        let replies = lines.map(|_| client.reply().escape_ascii().to_string());
+        let mget = client.ask("MGET keyv::keyv:a keyv::keyv:b");
+        let value = |key: &str| rack.value(format!("keyv::keyv:{key}").as_bytes());
+        match mode {
+            Transactions::Refuse => {
+                assert_eq!(replies[1..], ["+QUEUED\\r\\n", SEVERAL, ABORTED]);
+                assert_eq!(mget, "*2\r\n$-1\r\n$-1\r\n");
+                assert_eq!((value("a"), value("b")), (None, None));
+            }
+            Transactions::Batch => {
+                let queued = "+QUEUED\\r\\n";
+                assert_eq!(replies[1..], [queued, queued, "*2\\r\\n+OK\\r\\n+OK\\r\\n"]);
+                assert_eq!([value("a"), value("b")], [a, b].map(|it| Some(it.into())));
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_watched_is_all_that_may_be_touched() {
     for mode in Transactions::ALL {

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use switchback_terminal::count;
+use switchback_terminal::{count, grouped};
 
 /// How long a batch is tried again while the gateway can't say what became of it, and the pause
 /// before each time. A switch that dies is replaced meanwhile.
@@ -26,6 +26,8 @@ const CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// How long a gateway may still be about what a run that was killed has sent it: somewhat more than
 /// its usual deadline (`deadline_ms`).
 const UNDER_WAY: Duration = Duration::from_secs(6);
+/// The exit code if all strings were copied, and some keys were left out that hold something else.
+const LEFT_OUT: u8 = 3;
 /// Errors after which a batch may be sent again: what became of a write isn't known, or nothing did
 /// because there was no answer in time.
 const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
@@ -38,7 +40,9 @@ const AGAIN: [&str; 3] = ["INDETERMINATE", "TIMEOUT", "TRYAGAIN"];
                   switchback import --from rediss://:secret@redis.example:6380 --cacert ca.crt\n\n\
                   After a crash the same command goes on where it was, or with --follow \
                   begins again with the first key. docs/run/migrate.md says how to \
-                  move a program that runs.")]
+                  move a program that runs.\n\n\
+                  Exit code: 0 all was copied, 3 all but keys that are no strings, which \
+                  are named, 1 an error or a signal before the end.")]
 pub struct ImportArgs {
     /// Where the records are: redis[s]://[[USER]:PASSWORD@]HOST:PORT[/DATABASE].
     #[arg(long, value_name = "URL")]
@@ -118,11 +122,12 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     let ended = copier.end(args, &mut done);
     let is_whole = result?;
     ended?;
-    let Progress { copied, other_types, deleted, .. } = done;
+    let Progress { copied, other_types, ref left_out, deleted, .. } = done;
     let changes = count(copier.writes - copied - deleted, "change");
     println!("copied {}, and {changes}", count(copied, "key"));
     if other_types > 0 {
-        println!("left out {}: no string", count(other_types, "key"));
+        let named = named(left_out, other_types);
+        println!("left out {}: no string ({named})", count(other_types, "key"));
     }
     if args.delete {
         println!("deleted {}: no string at the source", count(deleted, "key"));
@@ -134,7 +139,18 @@ fn run(args: &ImportArgs, signals: &Receiver<i32>) -> anyhow::Result<ExitCode> {
     }
     std::fs::remove_file(&args.state)
         .with_context(|| format!("{} can't be removed", args.state.display()))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if other_types == 0 { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
+}
+
+/// Some keys of `all`, and how many more there are.
+fn named(keys: &[String], all: u64) -> String {
+    let named = keys.join(", ");
+    match all - keys.len() as u64 {
+        0 => named,
+        // A run of an older version before this one has named none.
+        more if keys.is_empty() => format!("{} of an earlier run", grouped(more)),
+        more => format!("{named} and {} more", grouped(more)),
+    }
 }
 
 struct Copier<'a> {
@@ -278,9 +294,9 @@ impl Copier<'_> {
             Stage::Copying => {
                 let (next, keys) = server::scan(&mut self.from, done.cursor, pattern, batch)?;
                 for keys in keys.chunks(batch) {
-                    let (copied, other_types) = self.copy(keys)?;
+                    let (copied, others) = self.copy(keys)?;
                     done.copied += copied;
-                    done.other_types += other_types;
+                    done.leave_out(&others);
                 }
                 next
             }
@@ -337,13 +353,13 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes keys at the target what they are at the source. How many were strings, and how many
+    /// Makes keys at the target what they are at the source. How many were strings, and which are
     /// something else.
     ///
     /// Where the gateway doesn't know what became of a write, the keys are read and written again.
     /// A key that is written twice has the same value; an older one could come back only by a
     /// packet that is late by more than the gateway's deadline.
-    fn copy(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(u64, u64)> {
+    fn copy<'k>(&mut self, keys: &'k [Vec<u8>]) -> anyhow::Result<(u64, Vec<&'k [u8]>)> {
         let began = Instant::now();
         loop {
             let (mut commands, strings, others) = self.commands(keys)?;
@@ -370,11 +386,14 @@ impl Copier<'_> {
     }
 
     /// What makes these keys at the target what they are at the source, how many are strings there,
-    /// and how many something else.
-    fn commands(&mut self, keys: &[Vec<u8>]) -> anyhow::Result<(Pipeline, u64, u64)> {
+    /// and which are something else.
+    fn commands<'k>(
+        &mut self,
+        keys: &'k [Vec<u8>],
+    ) -> anyhow::Result<(Pipeline, u64, Vec<&'k [u8]>)> {
         let found = server::read(&mut self.from, keys)?;
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
-        let (mut strings, mut others) = (0, 0);
+        let (mut strings, mut others) = (0, Vec::new());
         let mut commands = pipe();
         for (key, found) in keys.iter().zip(&found) {
             match found {
@@ -393,7 +412,7 @@ impl Copier<'_> {
                     if self.deletes_others {
                         commands.cmd("DEL").arg(key);
                     }
-                    others += 1;
+                    others.push(&key[..]);
                 }
             }
         }

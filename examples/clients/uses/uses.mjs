@@ -1,7 +1,7 @@
 // Everyday uses of Node libraries, with their results: node uses.mjs HOST PORT prints as uses.py
 // does.
 import { strict as assert } from "node:assert";
-import KeyvRedis from "@keyv/redis";
+import KeyvRedis, { createKeyv } from "@keyv/redis";
 import { Queue } from "bullmq";
 import * as connectRedis from "connect-redis";
 import Redis from "ioredis";
@@ -74,10 +74,16 @@ await run("keyv, single keys", () => withKeyv(async (keyv) => {
     same(await keyv.get("a"), undefined);
 }));
 await run("keyv, setMany, getMany, clear", () => withKeyv(async (keyv) => {
-    await keyv.setMany([{ key: "a", value: 1, ttl: 60_000 }, { key: "b", value: 2 }]);
+    const entries = [{ key: "a", value: 1, ttl: 60_000 }, { key: "b", value: 2 }];
+    const throwing = createKeyv(url, { throwOnErrors: true });
+    throwing.on("error", () => {});
+    const isThrown = await throwing.setMany(entries).then(() => false, () => true);
+    await throwing.disconnect();
+    await keyv.setMany(entries);
     const found = await keyv.getMany(["a", "b"]);
     await new Promise((resolve) => setTimeout(resolve, 50));
-    if (found[0] === undefined) throw new Error("nothing was stored; there was an error event");
+    same(isThrown, found[0] === undefined);
+    if (isThrown) throw new Error("nothing was stored; there was an error event");
     same(found, [1, 2]);
     await keyv.clear();
     same(await keyv.get("a"), undefined);

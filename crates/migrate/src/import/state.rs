@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use switchback_terminal::{count, grouped};
 
+/// Keys that are named which an import leaves out.
+const LEFT_OUT_MAX: usize = 10;
+
 /// What an import does with all keys, one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -39,6 +42,9 @@ pub(super) struct Progress {
     pub(super) copied: u64,
     /// Keys that hold something else than strings.
     pub(super) other_types: u64,
+    /// The first of them, as they are shown.
+    #[serde(default)]
+    pub(super) left_out: Vec<String>,
     /// Keys of the target that weren't strings at the source.
     #[serde(default)]
     pub(super) deleted: u64,
@@ -85,6 +91,14 @@ impl Progress {
         }
         let was_deleting = earlier.stage == Stage::Deleting;
         (was_deleting && !deletes).then_some("that one had copied all, and was deleting")
+    }
+
+    /// Counts keys that hold something else than strings, and remembers the first ones.
+    pub(super) fn leave_out(&mut self, keys: &[&[u8]]) {
+        self.other_types += keys.len() as u64;
+        let room = LEFT_OUT_MAX.saturating_sub(self.left_out.len());
+        let shown = |key: &&[u8]| key.escape_ascii().to_string();
+        self.left_out.extend(keys.iter().take(room).map(shown));
     }
 
     fn begun_anew(&self, why: &str, deletes: bool) -> String {

@@ -190,6 +190,23 @@ fn what_the_source_has_not_is_deleted_if_that_is_asked_for() {
 }
 
 #[test]
+fn what_is_no_string_is_named_and_the_exit_code_tells() {
+    let code = |import: &Import| format!("{:?}", import.run().unwrap());
+    let target = Fake::plain(&[]);
+    let import = Import::new(&Fake::plain(&SOURCE), &target, false);
+    assert_eq!(code(&import), format!("{:?}", ExitCode::from(3)));
+    let import = Import::new(&Fake::plain(&STRINGS), &target, false);
+    assert_eq!(code(&import), format!("{:?}", ExitCode::SUCCESS));
+
+    assert_eq!(named(&[], 2), "2 of an earlier run");
+    let mut done = Progress::default();
+    done.leave_out(&[b"list", b"a\r\nb"]);
+    assert_eq!(named(&done.left_out, done.other_types), "list, a\\r\\nb");
+    done.leave_out(&[&b"hash"[..]; 1010]);
+    assert!(named(&done.left_out, done.other_types).ends_with("hash, hash and 1,002 more"));
+}
+
+#[test]
 fn with_a_pattern_other_keys_stay() {
     let (source, target) = (Fake::plain(&SOURCE), Fake::plain(&TARGET));
     let mut import = Import::new(&source, &target, true);

@@ -7,13 +7,15 @@ use super::known::Known;
 use super::raw::{self, Caller};
 use super::replies::Form;
 use super::sources::{Sha, Sources, sha};
-use super::{Call, bits, json, msgpack, structs};
+use super::{Call, bits, json, msgpack, patterns, structs};
 use crate::command::introspect::{REDIS_VERSION, REDIS_VERSION_NUMBER};
 use crate::failure::Failure;
 use crate::resp::write;
+use memchr::memmem;
 use mlua::state::{GcIncParams, GcMode};
 use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, MultiValue, RegistryKey, StdLib, Table, Value, VmState,
+    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, RegistryKey, StdLib, Table,
+    Value, VmState,
 };
 use std::ffi::c_int;
 use std::sync::{Arc, Mutex};
@@ -39,7 +41,7 @@ const GARBAGE_BYTES_MAX: usize = 1 << 20;
 const GARBAGE_PERCENT_MAX: c_int = 400;
 /// See `check_pattern` in sandbox.lua.
 const PATTERN_BYTES_MAX: usize = 1000;
-const PATTERN_STEPS_MAX: f64 = 1e6;
+const PATTERN_WORK_MAX: f64 = 4e6;
 const SORTED_MAX: usize = 10_000;
 const SORTED_WORK_MAX: f64 = 4e7;
 
@@ -116,7 +118,7 @@ impl Engine {
         self.limit_memory(0);
         let compiled = (|| {
             let body = self.lua.create_string(body)?;
-            let (function, error): (Option<Function>, Option<mlua::LuaString>) =
+            let (function, error): (Option<Function>, Option<LuaString>) =
                 self.compile.call(body)?;
             let function = function.map(|function| self.lua.create_registry_value(function));
             Ok::<_, mlua::Error>((function.transpose()?, error))
@@ -331,7 +333,7 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
         Ok(())
     };
     given.raw_set("setresp", lua.create_function(setresp)?)?;
-    let hex = |lua: &Lua, text: mlua::LuaString| lua.create_string(sha(&text.as_bytes()));
+    let hex = |lua: &Lua, text: LuaString| lua.create_string(sha(&text.as_bytes()));
     given.raw_set("sha1hex", lua.create_function(hex)?)?;
     let of = shared();
     let spend = move |_: &Lua, work: f64| match lock(&of).may_go_on(|it| it.spend(work as usize)) {
@@ -339,7 +341,17 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
         false => Err(time_is_over()),
     };
     given.raw_set("spend", lua.create_function(spend)?)?;
-    let log = |_: &Lua, text: mlua::LuaString| {
+    let pattern_work = |_: &Lua, (pattern, text_bytes, knows_anchor): (LuaString, usize, bool)| {
+        Ok(patterns::work(&pattern.as_bytes(), text_bytes, knows_anchor))
+    };
+    given.raw_set("pattern_work", lua.create_function(pattern_work)?)?;
+    let is_plain = |_: &Lua, pattern: LuaString| Ok(patterns::is_plain(&pattern.as_bytes()));
+    given.raw_set("is_plain", lua.create_function(is_plain)?)?;
+    let find = |_: &Lua, (text, part): (LuaString, LuaString)| {
+        Ok(memmem::find(&text.as_bytes(), &part.as_bytes()).map(|at| at + 1))
+    };
+    given.raw_set("find", lua.create_function(find)?)?;
+    let log = |_: &Lua, text: LuaString| {
         tracing::debug!(text = %text.to_string_lossy(), "a script says");
         Ok(())
     };
@@ -348,7 +360,8 @@ fn functions(lua: &Lua, host: &Arc<Mutex<Host>>) -> mlua::Result<Table> {
     given.raw_set("version", REDIS_VERSION)?;
     given.raw_set("version_number", REDIS_VERSION_NUMBER)?;
     given.raw_set("pattern_bytes_max", PATTERN_BYTES_MAX)?;
-    given.raw_set("pattern_steps_max", PATTERN_STEPS_MAX)?;
+    given.raw_set("pattern_work_max", PATTERN_WORK_MAX)?;
+    given.raw_set("script_bytes_max", SCRIPT_MB_MAX << 20)?;
     given.raw_set("string_bytes_max", STRING_BYTES_MAX)?;
     given.raw_set("sorted_max", SORTED_MAX)?;
     given.raw_set("sorted_work_max", SORTED_WORK_MAX)?;

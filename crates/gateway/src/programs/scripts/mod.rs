@@ -8,6 +8,7 @@ mod json;
 mod known;
 mod msgpack;
 mod number;
+mod patterns;
 mod raw;
 mod replies;
 mod sources;

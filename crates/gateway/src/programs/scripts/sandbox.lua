@@ -4,7 +4,7 @@
 local host = ...
 local getinfo = debug.getinfo
 local concat, sort, insert = table.concat, table.sort, table.insert
-local log = math.log
+local log, min = math.log, math.min
 local find, format, gsub, rep, sub = string.find, string.format, string.gsub, string.rep, string.sub
 
 -- A function as one of C: a script's tail call of it leaves the script's line to be found.
@@ -58,33 +58,59 @@ end
 local function spend(work)
     if work > 1000 then host.spend(work) end
 end
-local function bytes(text) return type(text) == 'string' and #text or 0 end
+-- A number is given as its text.
+local function bytes(text)
+    local kind = type(text)
+    return kind == 'string' and #text or kind == 'number' and #tostring(text) or 0
+end
 
--- Patterns. To match one can take as many steps as the text is long, to the power of its
--- repetitions, and nothing can interrupt that; what follows the last one of them costs nothing.
-local function check_pattern(text, pattern)
+-- Patterns. What may take too long is refused.
+local function check_pattern(text, pattern, knows_anchor)
     if type(pattern) ~= 'string' then return end
     if #pattern > host.pattern_bytes_max then fail('pattern too long') end
-    if type(text) ~= 'string' then return end
-    local _, repetitions = gsub(gsub(pattern, '[%*%+%-]%)*$', ''), '[%*%+%-]', '')
-    local _, balanced = gsub(pattern, '%%b', '')
-    local anywhere = sub(pattern, 1, 1) == '^' and 0 or 1
-    local steps = (#text + 1) ^ (repetitions + balanced + anywhere)
-    if steps > host.pattern_steps_max then
-        fail('pattern with too many repetitions for a text of ' .. #text .. ' bytes')
+    local work = host.pattern_work(pattern, bytes(text), knows_anchor)
+    if work > host.pattern_work_max then
+        fail('pattern that may take too long for a text of ' .. bytes(text) .. ' bytes')
     end
-    spend(4 * steps)
+    spend(8 * work)
 end
-for _, name in ipairs {'match', 'gmatch', 'gfind', 'gsub'} do
+for name, knows_anchor in pairs {match = true, gmatch = false, gfind = false} do
     local called = string[name]
     string[name] = native(function(text, pattern, ...)
-        check_pattern(text, pattern)
+        check_pattern(text, pattern, knows_anchor)
         return called(text, pattern, ...)
     end)
 end
+-- Each replacement is made by a function of Lua: the clock is looked at after some of its
+-- instructions, whatever that calls.
+string.gsub = native(function(text, pattern, replacement, ...)
+    check_pattern(text, pattern, true)
+    local replaced = replacement
+    if type(replacement) == 'function' then
+        replaced = function(...) return replacement(...) end
+    elseif type(replacement) == 'table' then
+        replaced = function(key) return replacement[key] end
+    end
+    -- More than a script may have isn't made.
+    spend(2 * min((bytes(text) + 1) * bytes(replacement), host.script_bytes_max))
+    return gsub(text, pattern, replaced, ...)
+end)
+-- Lua compares what is looked for with the text at each place; the host goes through both once.
 string.find = native(function(text, pattern, from, plain)
-    if plain then spend(bytes(text)) else check_pattern(text, pattern) end
-    return find(text, pattern, from, plain)
+    if type(text) ~= 'string' or type(pattern) ~= 'string' then
+        return find(text, pattern, from, plain)
+    end
+    if not (plain or host.is_plain(pattern)) then
+        check_pattern(text, pattern, true)
+        return find(text, pattern, from)
+    end
+    spend(#text + #pattern)
+    if #text * #pattern < 10000 then return find(text, pattern, from, true) end
+    local rest = from and sub(text, from) or text
+    local first = host.find(rest, pattern)
+    if not first then return nil end
+    first = first + #text - #rest
+    return first, first + #pattern - 1
 end)
 for _, name in ipairs {'upper', 'lower', 'reverse'} do
     local called = string[name]
@@ -94,17 +120,17 @@ for _, name in ipairs {'upper', 'lower', 'reverse'} do
     end)
 end
 string.format = native(function(...)
-    local given = 0
-    for at = 1, select('#', ...) do given = given + bytes((select(at, ...))) end
-    spend(4 * given)
+    local count = select('#', ...)
+    local given = 500 * count
+    for at = 1, count do given = given + 4 * bytes((select(at, ...))) end
+    spend(given)
     return format(...)
 end)
 string.rep = native(function(text, times)
-    if type(text) == 'string' and type(times) == 'number'
-        and #text * times > host.string_bytes_max then
-        fail('resulting string too large')
-    end
-    if type(times) == 'number' then spend(bytes(text) * times) end
+    local count = tonumber(times) or 0
+    if bytes(text) * count > host.string_bytes_max then fail('resulting string too large') end
+    if text == '' and count > 1 then times = 1 end
+    spend((bytes(text) + 4) * count)
     return rep(text, times)
 end)
 
