@@ -41,7 +41,7 @@ pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
-pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfSize};
+pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfScheme, WhatIfSize};
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
 pub trait Admin: Send + Sync {
