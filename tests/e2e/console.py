@@ -540,6 +540,7 @@ def layers_and_chains_are_drawn(browser):
         browser.read_logs()
         before = len(browser.requests)
         try:
+            check("a load runs in layers", eventually(lambda: load.batches > 0))
             browser.open("rack", f"http://{rack.metrics}")
             places = lambda: browser.driver.execute_script(
                 "return [...document.querySelectorAll('svg.rack g[data-chain]')].map((it) => ["

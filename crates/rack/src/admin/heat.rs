@@ -33,9 +33,11 @@ impl HeatStatus {
     /// What several processes were asked for together. Their columns begin at different times;
     /// those of the sum at multiples of their length, whichever processes there are.
     pub(super) fn sum(mut told: Vec<HeatStatus>) -> Option<HeatStatus> {
+        // Those that have looked, of which there is none at first.
+        let none = told.first().map(|_| HeatStatus::default());
         told.retain(|it| it.step_seconds > 0 && !it.reads_per_s.is_empty());
         if told.len() < 2 {
-            return told.pop();
+            return told.pop().or(none);
         }
         let step_seconds = told[0].step_seconds;
         told.retain(|it| it.step_seconds == step_seconds);
@@ -189,6 +191,8 @@ mod tests {
             |told: &[&HeatStatus]| HeatStatus::sum(told.iter().map(|it| (*it).clone()).collect());
         assert_eq!(of(&[&one]), Some(one.clone()), "as it was told");
         assert_eq!(of(&[&HeatStatus::default(), &one]), Some(one.clone()), "before the first look");
+        let none = HeatStatus::default();
+        assert_eq!(of(&[&none, &none]), Some(none), "none has looked");
         assert_eq!(of(&[]), None);
         assert_eq!(reads(&of(&[&one, &heat(1000.25, 8, &[10.0])]).unwrap()), [10.0]);
     }
