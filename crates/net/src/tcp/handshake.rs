@@ -1,9 +1,9 @@
 //! How a peer and the controller's hub agree on a version of the messages before the first one.
 //!
-//! The peer says who it is, which versions it speaks, and where it tells over HTTP what it knows, if
-//! it does: programs that don't know of the last read no further. The hub answers with the newest version
-//! that both speak, or with the reason why it refuses. While a rack is upgraded part by part,
-//! programs of two builds work together if their ranges overlap.
+//! The peer says who it is, which versions it speaks, and where it tells over HTTP what it knows,
+//! if it does: programs that don't know of the last read no further. The hub answers with the
+//! newest version that both speak, or with the reason why it refuses. While a rack is upgraded part
+//! by part, programs of two builds work together if their ranges overlap.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -87,8 +87,8 @@ impl Introduction {
         Some(Introduction { peer, versions: Versions { oldest, newest }, metrics })
     }
 
-    /// Where its metrics are, seen from this machine's address `own`, to which it has connected from
-    /// its own `from`.
+    /// Where its metrics are, seen from this machine's address `own`, to which it has connected
+    /// from its own `from`.
     pub(super) fn metrics_seen(self, from: IpAddr, own: IpAddr) -> Option<SocketAddr> {
         let mut metrics = self.metrics.filter(|metrics| metrics.port() != 0)?;
         if metrics.ip().is_unspecified() {

@@ -61,8 +61,8 @@ pub struct HotKeyStatus {
 }
 
 impl HotStatus {
-    /// What several processes were asked for together, of whose keys `limit` are kept. Each lists all
-    /// that it has.
+    /// What several processes were asked for together, of whose keys `limit` are kept. Each lists
+    /// all that it has.
     pub(super) fn sum(
         told: impl IntoIterator<Item = HotStatus>,
         limit: usize,
