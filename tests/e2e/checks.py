@@ -1,9 +1,11 @@
 """For the Python tests of this directory, as checks.bash is for those in bash: checks that go on
 after a failure."""
 
+import json
 import os
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 PROGRAM = Path(os.environ.get("SWITCHBACK", "target/release/switchback")).resolve()
@@ -26,6 +28,13 @@ def eventually(look):
     while not (found := look()) and time.monotonic() < end:
         time.sleep(0.1)
     return found
+
+
+def sample(metrics):
+    """The next sample of /live at this address."""
+    with urllib.request.urlopen(f"http://{metrics}/live", timeout=PATIENCE_S) as answer:
+        data = next(line for line in answer if line.startswith(b"data: "))
+    return json.loads(data.removeprefix(b"data: "))
 
 
 def finish():

@@ -531,6 +531,66 @@ def what_is_not_to_be_is_not_missed(browser):
             rack.close()
 
 
+def layers_and_chains_are_drawn(browser):
+    """Two chains of two layers, and a spare of each layer."""
+    with temporary() as directory:
+        shape = Shape(scheme="distreach", layers=2, chains=2)
+        rack = Rack(directory, shape=shape, switch_timeout_ms=3000)
+        load = Load(rack.resp)
+        browser.read_logs()
+        before = len(browser.requests)
+        try:
+            check("a load runs in layers", eventually(lambda: load.batches > 0))
+            browser.open("rack", f"http://{rack.metrics}")
+            places = lambda: browser.driver.execute_script(
+                "return [...document.querySelectorAll('svg.rack g[data-chain]')].map((it) => ["
+                "it.dataset.chain, it.firstElementChild.getAttribute('y'),"
+                "it.firstElementChild.getAttribute('x')])")
+            check("four switches serve, two a chain", eventually(
+                lambda: sorted(chain for chain, *_ in places()) == ["0", "0", "1", "1"]), places())
+            drawn = places()
+            rows, columns = {place[1] for place in drawn}, {place[2] for place in drawn}
+            check("chains are rows, layers are columns", len(rows) == len(columns) == 2
+                  and len({tuple(place[:2]) for place in drawn}) == 2, drawn)
+            # To the gateway, the first switches, and from each of them to the next.
+            flows = lambda: len(browser.find("svg.rack path.flow:not(.node)"))
+            check("requests pass a switch of each layer", eventually(lambda: flows() == 5), flows())
+            label = lambda: browser.find("svg.rack")[0].get_attribute("aria-label")
+            known = lambda: re.findall(r"switch \d of chain [01]: \d", label())
+            check("each switch's own load is said", eventually(lambda: len(known()) == 4), label())
+            boxes = lambda: browser.text("svg.rack g:not([data-chain])")
+            check("spares stand apart", boxes().count("stands by") == 2, boxes())
+            check("an equal share is drawn of what isn't known", a_share(browser) == [
+                [[0, 50], [1, 50]], [[2, 50]], False, [[], [3]]], a_share(browser))
+            browser.driver.get("about:blank")
+            browser.read_logs()
+            inside = ("data:", "about:", "chrome:", f"http://{rack.metrics}/")
+            outside = [url for url in browser.requests[before:] if not url.startswith(inside)]
+            check("no request leaves that rack's origin", not outside, outside)
+            del browser.requests[before:]
+        except Exception:
+            rack.logs()
+            raise
+        finally:
+            load.end()
+            rack.close()
+
+
+def a_share(browser):
+    """How the page arranges a chain of two switches, one of a switch, and another that is down."""
+    switches = [{"index": index, "layer": layer, "chain": chain, "active": True, "alive": alive}
+                for index, layer, chain, alive in [
+                    (1, 2, 0, True), (2, 2, 1, True), (0, 1, 0, True), (3, 2, 1, False)]]
+    loads = [{"index": 0, "requests_per_s": 7}, {"index": 1, "requests_per_s": None}]
+    return browser.driver.execute_async_script(
+        "const [switches, loads, done] = arguments;"
+        "import(new URL('console/chains.js', location.href)).then(({ arrange }) => {"
+        "  const { chains, apart, is_known } = arrange(switches, loads, 100);"
+        "  done([...chains.map((members) => members.map((it) => [it.index, it.load])), is_known,"
+        "    apart.map((others) => others.map((it) => it.index))]);"
+        "})", switches, loads)
+
+
 def little_is_loaded(browser):
     browser.driver.execute_cdp_cmd("Network.setCacheDisabled", {"cacheDisabled": True})
     # Not from a page of the console: that would only change the hash, and load nothing.
@@ -565,6 +625,7 @@ def test():
             little_is_loaded(browser)
             it_works_behind_a_proxy(browser, rack)
             what_is_not_to_be_is_not_missed(browser)
+            layers_and_chains_are_drawn(browser)
             browser.read_logs()
             inside = ("data:", "about:", "chrome:", f"{browser.origin}/")
             outside = [url for url in browser.requests if not url.startswith(inside)]

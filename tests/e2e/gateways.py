@@ -1,12 +1,12 @@
 """Two gateways change one key at the same time, by scripts, transactions with WATCH, and INCR: no
-change is lost. Run by gateways.sh.
+change is lost, and the controller tells what both know. Run by gateways.sh.
 """
 
 import os
 import re
 import threading
 
-from checks import check, finish
+from checks import check, eventually, finish, sample
 from rack import Client, Process, free_addresses, running
 
 CHANGES = 300
@@ -70,7 +70,14 @@ def run(rack):
         thread.start()
     for thread in threads:
         thread.join()
+    clients = [Client(address) for address in (rack.resp, resp)]
+    connections = lambda: sample(rack.metrics)["connections"]
+    check("the controller tells what both know", eventually(lambda: connections() == 2),
+          connections())
     gateway.kill()
+    check("what one knows, when the other is gone", eventually(lambda: connections() == 1),
+          connections())
+    del clients
     check("no change failed", not errors, errors)
     found = int(Client(rack.resp).insist("GET", "count"))
     check("every change is in the record", found == CHANGES * len(threads),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from checks import PROGRAM, check, eventually, finish
+from checks import PROGRAM, check, eventually, finish, sample
 
 MANIFESTS = "contrib/kubernetes/switchback.yaml"
 
@@ -114,6 +114,11 @@ def check_rack(files, directory):
         check("every node is up",
               eventually(lambda: status().count(" up ") >= parts()["node"]["replicas"]), status())
         check("a switch stands by", eventually(lambda: "stands by" in status()), status())
+        told = lambda: sample(metrics)
+        is_known = lambda its: its["reads_per_s"] is not None and its["nodes"] and all(
+            part["reads_per_s"] is not None for part in its["nodes"])
+        check("the controller's console shows gateways and nodes, wherever they are",
+              eventually(lambda: is_known(told())), told())
         moved = pods["node", 0].address
         check("nodes are where their pods are",
               moved in open(pods["node", 0].directory / "run.d/rack.toml").read())

@@ -305,6 +305,7 @@ fn controller(config: &RackConfig, is_demo: bool) -> anyhow::Result<Box<dyn Runn
     let ask = || -> Asks { Box::new(|| output::line(KILL_ASKED).is_ok()) };
     let supervisor = Supervisor {
         controller: Some(part.controller.clone()),
+        others: Box::new(part.metrics_of_others()),
         demo: is_demo.then(ask),
         ..Supervisor::new(config)
     };

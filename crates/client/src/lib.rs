@@ -127,7 +127,7 @@ impl Client {
         };
         let uplink = UdpLink::bind(unspecified, options.buffers.0, options.buffers.1)?;
         let id = options.id.unwrap_or_else(driver::draw);
-        let port = connect(Peer::Client(id), controller)?;
+        let port = connect(Peer::Client(id), None, controller)?;
         Client::over(
             options.session,
             Box::new(uplink),

@@ -28,7 +28,7 @@ pub const PAGE: File = File { path: "", bytes: include_bytes!("../web/index.html
 /// What the page loads.
 pub const FILES: &[File] = files! {
     "web":
-        "app.js" "style.css" "store.js" "text.js" "parts.js" "icon.svg"
+        "app.js" "style.css" "store.js" "text.js" "parts.js" "chains.js" "icon.svg"
         "pages/rack.js" "pages/heat.js" "pages/keys.js" "pages/cache.js" "pages/nodes.js"
         "pages/timeline.js" "pages/lab.js" "pages/health.js";
     "vendor":

@@ -192,6 +192,12 @@ impl TcpHub {
         }
     }
 
+    /// Where peers that are connected tell over HTTP what they know, as far as they said; in the
+    /// order of the peers.
+    pub fn metrics(&self) -> Vec<(Peer, SocketAddr)> {
+        self.with_connections(|connections| connections.metrics())
+    }
+
     fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
         f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -199,6 +205,7 @@ impl TcpHub {
     /// Serves connection `number` until it breaks or its peer makes another one.
     async fn serve(&self, number: u64, stream: TcpStream) -> io::Result<()> {
         configure(&stream)?;
+        let (from, own) = (stream.peer_addr()?.ip(), stream.local_addr()?.ip());
         let (read, mut write) = stream.into_split();
         let mut read = BufReader::new(read);
         let introduction = read_frame(&mut read, INTRODUCTION_BYTES_MAX, &self.bytes);
@@ -208,11 +215,13 @@ impl TcpHub {
             tokio::time::sleep(REFUSAL).await;
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let peer = introduction.peer;
+        let (peer, metrics) = (introduction.peer, introduction.metrics_seen(from, own));
         let (outgoing, queue) = Outgoing::new();
         let answer = introduction.version().and_then(|version| {
             let outgoing = outgoing.speaking(version);
-            self.with_connections(|connections| connections.introduce(number, peer, outgoing))?;
+            self.with_connections(|connections| {
+                connections.introduce(number, peer, metrics, outgoing)
+            })?;
             Ok(version)
         });
         if let Err(refusal) = answer {
@@ -326,9 +335,14 @@ impl Carrier for TcpPeer {
     }
 }
 
-/// A port for `peer` to the controller at `controller`; connects in the background, again and
-/// again.
-pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
+/// A port for `peer` to the controller at `controller`, which it tells where its metrics are;
+/// connects in the background, again and again.
+pub fn connect(
+    peer: Peer,
+    metrics: Option<SocketAddr>,
+    controller: SocketAddr,
+) -> io::Result<PeerPort> {
+    let introduction = Introduction::of(peer, metrics).encode();
     let inbox = Arc::new(Mailbox::new(MESSAGES_MAX));
     let (outgoing, mut to_send) = mpsc::channel::<Vec<u8>>(MESSAGES_MAX);
     let arriving = Arc::clone(&inbox);
@@ -336,7 +350,7 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
         let bytes = Arc::new(ControlBytes::default());
         let mut told = String::new();
         loop {
-            match run_connection(peer, controller, &mut to_send, &arriving, &bytes).await {
+            match run_connection(&introduction, controller, &mut to_send, &arriving, &bytes).await {
                 Ok(()) => return, // the port is gone
                 Err(error) => {
                     let error = error.to_string();
@@ -360,7 +374,7 @@ pub fn connect(peer: Peer, controller: SocketAddr) -> io::Result<PeerPort> {
 }
 
 async fn run_connection(
-    peer: Peer,
+    introduction: &[u8],
     controller: SocketAddr,
     to_send: &mut mpsc::Receiver<Vec<u8>>,
     arriving: &Arc<Mailbox<Message>>,
@@ -369,7 +383,7 @@ async fn run_connection(
     let stream = tokio::time::timeout(UNANSWERED, TcpStream::connect(controller)).await??;
     configure(&stream)?;
     let (read, mut write) = stream.into_split();
-    write_frame(&mut write, &Introduction::of(peer).encode(), bytes).await?;
+    write_frame(&mut write, introduction, bytes).await?;
     let mut read = BufReader::new(read);
     let answered = answer(&mut read, bytes);
     tokio::time::timeout(INTRODUCTION, answered).await??;
@@ -477,7 +491,7 @@ mod tests {
     }
 
     fn introduction(peer: Peer) -> Vec<u8> {
-        framed(&Introduction::of(peer).encode())
+        framed(&Introduction::of(peer, None).encode())
     }
 
     /// Waits for the connection's end: what came before that.
@@ -541,7 +555,7 @@ mod tests {
         let parts = || Parts { switches: 1, nodes: 2 };
         let mut hub = TcpHub::listen(([127, 0, 0, 1], 0).into(), parts()).expect("a port is free");
         let address = hub.address();
-        let _reconnects = connect(Peer::Node(0), address).expect("a port");
+        let _reconnects = connect(Peer::Node(0), None, address).expect("a port");
         for _ in 0..50 {
             hub.close();
             hub = TcpHub::listen(address, parts()).expect("the last hub doesn't listen any more");
@@ -552,7 +566,7 @@ mod tests {
     #[test]
     fn a_crowd_of_strangers_costs_no_peer_its_connection() {
         let mut controller = Controller::new();
-        let known = connect(Peer::Node(0), controller.hub.address()).expect("a port");
+        let known = connect(Peer::Node(0), None, controller.hub.address()).expect("a port");
         // What is sent before there is a connection waits for it.
         known.send(closing());
         controller.hears(Peer::Node(0));
@@ -561,7 +575,7 @@ mod tests {
         assert!(said.iter().all(Vec::is_empty), "the hub has nothing to say to them");
         known.send(closing());
         controller.hears(Peer::Node(0));
-        let new = connect(Peer::Node(1), controller.hub.address()).expect("a port");
+        let new = connect(Peer::Node(1), None, controller.hub.address()).expect("a port");
         new.send(closing());
         controller.hears(Peer::Node(1));
         let counted = controller.hub.statistics();
@@ -589,7 +603,7 @@ mod tests {
         let mut controller = Controller::new();
         let hello = introduction(Peer::Client(1));
         let newer = Versions { oldest: VERSIONS.newest + 1, newest: VERSIONS.newest + 2 };
-        let too_new = Introduction { peer: Peer::Client(1), versions: newer };
+        let too_new = Introduction { versions: newer, ..Introduction::of(Peer::Client(1), None) };
         let not_common = Refusal::Version { controller: VERSIONS, part: newer };
         let answered = |answer: Answer| framed(&encode(&answer));
         let refused = |refusal| answered(Err(refusal));
@@ -609,7 +623,7 @@ mod tests {
             let _ = stream.write_all(message);
             assert_eq!(ended(&mut stream), answer, "{introduction:?}");
         }
-        let known = connect(Peer::Node(0), controller.hub.address()).expect("a port");
+        let known = connect(Peer::Node(0), None, controller.hub.address()).expect("a port");
         known.send(closing());
         controller.hears(Peer::Node(0));
         assert_eq!(controller.hub.statistics().peers, 1);

@@ -36,12 +36,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use switchback_core::control::Peer;
 use switchback_heat::Counts;
 pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
 use tokio::sync::oneshot;
 use tokio::time::MissedTickBehavior;
-pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfSize};
+pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfScheme, WhatIfSize};
 
 /// What a process can be asked and told. Called on threads of their own, so it may block.
 pub trait Admin: Send + Sync {
@@ -51,6 +52,12 @@ pub trait Admin: Send + Sync {
     /// The controller is in this process.
     fn has_controller(&self) -> bool {
         false
+    }
+
+    /// Where other processes of the rack tell over HTTP what they know, as far as they said so to
+    /// the controller, if that is here; one may be named several times. Doesn't block.
+    fn others(&self) -> Vec<(Peer, SocketAddr)> {
+        Vec::new()
     }
 
     /// Whether what is in this process serves, and what it says of that.
@@ -348,6 +355,9 @@ pub struct SwitchStatus {
     pub index: u16,
     /// Where clients send packets, in a distributed rack.
     pub address: Option<String>,
+    /// Its layer of a chain, from 1 next to the clients.
+    #[serde(default)]
+    pub layer: u8,
     /// It serves; others stand by.
     pub active: bool,
     /// The chain that it serves, or served last; `None`: it may take over any.
@@ -361,6 +371,9 @@ pub struct SwitchStatus {
     /// Why its chain goes on without it, or it can't take a place that is free, if so.
     #[serde(default)]
     pub error: Option<String>,
+    /// Reads, writes and deletes that came; known where the switch is.
+    #[serde(default)]
+    pub requests: Option<u64>,
 }
 
 /// An entry of `GET /nodes`. State, epoch and cached keys are known to the controller, load and
@@ -633,7 +646,6 @@ struct ServerState {
     sources: Sources,
     hosts: Hosts,
     pages: Pages,
-    elsewhere: Elsewhere,
     observer: Arc<Observer>,
     watchers: live::Places,
 }
@@ -648,7 +660,6 @@ impl ServerState {
             config: Arc::new(config.clone()),
             hosts: Hosts::new(&config.rack.metrics_hosts),
             pages: Pages::new(config, admin.has_controller(), admin.is_demo())?,
-            elsewhere: Elsewhere::new(config, admin.has_controller()),
             admin,
             sources,
             observer: Arc::new(Observer::new()),
@@ -662,10 +673,10 @@ impl ServerState {
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            let ServerState { admin, observer, elsewhere, .. } = self.clone();
+            let ServerState { admin, observer, .. } = self.clone();
             // Others are asked only for those who watch.
             let told = match observer.is_watched() {
-                true => elsewhere.look().await,
+                true => Elsewhere::of(&*admin).look().await,
                 false => PartsStatus::default(),
             };
             // What went wrong is in the log; the next look may succeed.

@@ -54,7 +54,7 @@ impl Threads {
         let (layer, domain) = (listed.layer, listed.domain.clone());
         let rack = blueprint::rack(config);
         let agent = rack.agent(draw_boot(), layer, domain, address.into(), clock.now());
-        let port = connect(Peer::Switch(index), config.controller.listen)?;
+        let port = connect(Peer::Switch(index), listed.metrics, config.controller.listen)?;
         let thread = AgentThread { agent, target, port, clock };
         Ok(self.start(|stop| thread.start(stop))?)
     }
@@ -193,7 +193,7 @@ impl NodePart {
         let shim =
             blueprint::rack(config).shim(index, draw_boot(), address.into(), loaded, clock.now());
         let shim = shim.with_context(|| format!("node {index}"))?;
-        let port = connect(Peer::Node(index), config.controller.listen)?;
+        let port = connect(Peer::Node(index), node.metrics, config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
         let mut threads = Threads::default();
         let thread = NodeThread {
@@ -265,6 +265,14 @@ impl ControllerPart {
         move || hub.statistics()
     }
 
+    /// Reads where other processes of the rack tell over HTTP what they know.
+    pub fn metrics_of_others(
+        &self,
+    ) -> impl Fn() -> Vec<(Peer, SocketAddr)> + Send + Sync + 'static {
+        let hub = Arc::clone(&self.hub);
+        move || hub.metrics()
+    }
+
     /// Whether it has ended by itself.
     pub fn has_failed(&self) -> bool {
         self.threads.has_failed()
@@ -282,10 +290,12 @@ impl Drop for ControllerPart {
     }
 }
 
-/// The links of a client of a distributed rack, whose number on the control channel is `id`.
+/// The links of a client of a distributed rack, whose number on the control channel is `id`, and
+/// which tells what it knows at `metrics`.
 pub fn client_links(
     config: &RackConfig,
     id: u64,
+    metrics: Option<SocketAddr>,
 ) -> anyhow::Result<(Box<dyn Uplink>, Box<dyn ControlLink>)> {
     // Any port; the kernel picks the address by which the switch is reached.
     let v4 = config.switches.first().is_none_or(|switch| switch.address.is_ipv4());
@@ -295,7 +305,7 @@ pub fn client_links(
         (Ipv6Addr::UNSPECIFIED, 0).into()
     };
     let uplink = bind(any, config, "a client")?;
-    let port = connect(Peer::Client(id), config.controller.listen)?;
+    let port = connect(Peer::Client(id), metrics, config.controller.listen)?;
     Ok((Box::new(uplink), Box::new(ClientControl(port))))
 }
 
@@ -311,7 +321,8 @@ impl GatewayPart {
     pub fn start(config: &RackConfig) -> anyhow::Result<GatewayPart> {
         let workers = gateway::workers(config);
         let base = client_id_base(config)?;
-        let gateway = gateway::start(config, workers, base, |_, id| client_links(config, id))?;
+        let links = |_, id| client_links(config, id, config.gateway.metrics);
+        let gateway = gateway::start(config, workers, base, links)?;
         Ok(GatewayPart { gateway })
     }
 

@@ -13,9 +13,11 @@ use crate::config::{KeyNames, RackConfig, Shape};
 use crate::gateway::Serves;
 use crate::threads::{AgentHandle, ControllerHandle, NodeHandle};
 use std::cmp::Reverse;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use switchback_core::Now;
+use switchback_core::control::Peer;
 use switchback_core::controller::{
     self, BackupStage, CachedKeyStatus, Controller, ControllerStatus, InspectedKeyStatus,
     ServiceRefusal,
@@ -36,6 +38,9 @@ pub type Counted = Box<dyn Fn() -> Statistics + Send + Sync>;
 /// Asks another process for something; false if that can't be reached.
 pub type Asks = Box<dyn Fn() -> bool + Send + Sync>;
 
+/// Tells where other processes of the rack tell over HTTP what they know.
+pub type Others = Box<dyn Fn() -> Vec<(Peer, SocketAddr)> + Send + Sync>;
+
 /// A switch that runs in this process.
 pub struct SwitchHere {
     /// What its pipeline counted.
@@ -54,7 +59,9 @@ pub struct Supervisor {
     pub started: Instant,
     /// The controller, if it is here.
     pub controller: Option<ControllerHandle>,
-    /// Switches that are here.
+    /// Other processes that the controller hears.
+    pub others: Others,
+    /// Switches that are here. If the controller is, too, it knows them by their places.
     pub switches: Vec<SwitchHere>,
     /// Nodes that are here, by number.
     pub nodes: Vec<(u16, NodeHandle)>,
@@ -77,6 +84,7 @@ impl Supervisor {
             config: config.clone(),
             started: Instant::now(),
             controller: None,
+            others: Box::new(Vec::new),
             switches: Vec::new(),
             nodes: Vec::new(),
             dropped: Box::new(|| 0),
@@ -178,6 +186,28 @@ impl Supervisor {
         }
     }
 
+    fn switch_statuses(&self, known: &ControllerStatus) -> Vec<SwitchStatus> {
+        let status = |switch: &controller::SwitchStatus| {
+            let place = usize::from(switch.index);
+            let listed = self.config.switches.get(place);
+            let listed = listed.filter(|_| self.config.shape == Shape::Distributed);
+            let counted = self.switches.get(place).map(|here| (here.counted)());
+            SwitchStatus {
+                index: switch.index,
+                address: listed.map(|listed| listed.address.to_string()),
+                layer: switch.layer,
+                active: switch.active,
+                chain: switch.chain,
+                drained: switch.drained,
+                alive: switch.alive,
+                epoch: switch.epoch,
+                error: switch.refusal.clone().filter(|_| switch.alive),
+                requests: counted.map(|counted| counted.read + counted.write + counted.delete),
+            }
+        };
+        known.switches.iter().map(status).collect()
+    }
+
     /// Why the controller's files can't be stored just now, if it is here and so.
     fn store_error(&self) -> Option<String> {
         self.controller.as_ref().and_then(ControllerHandle::store_error)
@@ -252,6 +282,10 @@ impl Admin for Supervisor {
         self.controller.is_some()
     }
 
+    fn others(&self) -> Vec<(Peer, SocketAddr)> {
+        (self.others)()
+    }
+
     fn status(&self) -> RackStatus {
         let counted = |count: fn(&AgentStatistics) -> u64| {
             Some(self.last_switches()?.map(|switch| count(&switch.agent.statistics())).sum())
@@ -277,6 +311,7 @@ impl Admin for Supervisor {
         };
         if let Some(known) = self.controller_status() {
             add_controller(&mut status, &known, self.store_error(), &self.config);
+            status.switches = self.switch_statuses(&known);
         }
         status
     }
@@ -341,7 +376,7 @@ impl Admin for Supervisor {
     fn switches(&self) -> Result<Vec<SwitchStatus>, AdminError> {
         self.controller()?;
         let known = self.controller_status().ok_or_else(ended)?;
-        Ok(switch_statuses(&known, &self.config))
+        Ok(self.switch_statuses(&known))
     }
 
     fn partitions(&self) -> Result<Vec<PartitionStatus>, AdminError> {
@@ -468,23 +503,6 @@ fn shown(key: &[u8], hash: KeyHash, names: KeyNames) -> String {
     }
 }
 
-fn switch_statuses(known: &ControllerStatus, config: &RackConfig) -> Vec<SwitchStatus> {
-    let address = |index: u16| {
-        config.switches.get(usize::from(index)).map(|switch| switch.address.to_string())
-    };
-    let status = |switch: &switchback_core::controller::SwitchStatus| SwitchStatus {
-        index: switch.index,
-        address: if config.shape == Shape::Distributed { address(switch.index) } else { None },
-        active: switch.active,
-        chain: switch.chain,
-        drained: switch.drained,
-        alive: switch.alive,
-        epoch: switch.epoch,
-        error: switch.refusal.clone().filter(|_| switch.alive),
-    };
-    known.switches.iter().map(status).collect()
-}
-
 fn add_controller(
     status: &mut RackStatus,
     known: &ControllerStatus,
@@ -516,7 +534,6 @@ fn add_controller(
         bytes: known.snapshot_bytes,
         error,
     });
-    status.switches = switch_statuses(known, config);
     status.recovery = known.recovery.map(|times| RecoveryStatus {
         epoch: times.epoch,
         complete: times.missing == 0,

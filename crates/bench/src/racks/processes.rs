@@ -123,7 +123,7 @@ impl ProcessBench {
 
     /// The links of client `id`.
     fn links(&self, id: u64) -> anyhow::Result<ClientLinks> {
-        let (uplink, control) = client_links(&self.parts.config, id)?;
+        let (uplink, control) = client_links(&self.parts.config, id, None)?;
         Ok(ClientLinks { id, uplink, control })
     }
 

@@ -118,7 +118,7 @@ const CHECKS = [
       + `the last took ${duration(snapshots.duration_seconds)}`];
   }],
   ["recoveries", "SwitchbackRecovered", ({ events }) => {
-    const recent = events.events.filter((event) => event.kind === "recovery" && event.epoch > 1
+    const recent = events.events.filter((event) => event.kind === "recovery"
       && events.now_unix_seconds - event.unix_seconds < 600);
     return [recent.length === 0,
       recent.length ? `${recent.length} in the last 10 minutes` : "none in the last 10 minutes"];

@@ -6,10 +6,6 @@ import { refine } from "../store.js";
 import { bytes, count, duration, rate, short, UNKNOWN, whole } from "../text.js";
 
 const NODES_MAX = 1024;
-const SCHEMES = [
-  ["farreach", "write-back"], ["netcache", "write-through"], ["writearound", "write-around"],
-  ["nocache", "no cache"],
-];
 
 export class Nodes extends Component {
   render({ live, query }) {
@@ -43,14 +39,11 @@ export class Nodes extends Component {
   }
 
   what_if(query, live) {
-    const scheme = query.scheme ?? "farreach";
-    const path = `whatif?scheme=${scheme}&records=${query.records ?? 256}`
-      + (query.nodes ? `&nodes=${query.nodes}` : "");
-    return html`
-      <div class="tools"><${Choice} name="scheme" options=${SCHEMES} value=${scheme}
-        choose=${(scheme) => refine({ scheme })}/></div>
-      <${Asked} path=${path} period=${2000}>
-        ${(whatif) => this.loads(whatif, query, live)}<//>`;
+    const { records = 256, scheme, nodes } = query;
+    const path = `whatif?records=${records}${scheme ? `&scheme=${scheme}` : ""}`
+      + (nodes ? `&nodes=${nodes}` : "");
+    return html`<${Asked} path=${path} period=${2000}>
+      ${(whatif) => this.loads(whatif, query, live)}<//>`;
   }
 
   loads(whatif, query, live) {
@@ -69,8 +62,12 @@ export class Nodes extends Component {
       const it = live?.nodes.find((it) => it.index === node.index);
       return it?.reads_per_s === null || !it ? null : it.reads_per_s + it.writes_per_s;
     };
-    const name = SCHEMES.find(([key]) => key === whatif.scheme)?.[1] ?? whatif.scheme;
+    const schemes = whatif.schemes.map(({ name, policy }) => [name, policy]);
+    const scheme = query.scheme ?? whatif.scheme;
+    const policy = schemes.find(([name]) => name === whatif.scheme)[1];
     return html`
+      <div class="tools"><${Choice} name="scheme" options=${schemes} value=${scheme}
+        choose=${(scheme) => refine({ scheme })}/></div>
       <div class="tools">
         <label class="field">the hottest <input type="range" min="0" max=${sizes.length - 1}
           step="1" value=${at} aria-valuetext=${count(whatif.records, "record")}
@@ -84,7 +81,7 @@ export class Nodes extends Component {
       </div>
       <p class="say">Busiest node: <b>${rate(without)}</b> requests/s without a cache,${" "}
         <b>${rate(served)}</b> now (${gain(served)} less),${" "}
-        <b>${rate(would)}</b> with ${name}, ${count(whatif.records, "record")}${" "}
+        <b>${rate(would)}</b> with ${policy}, ${count(whatif.records, "record")}${" "}
         and ${count(nodes_asked, "node")} (${gain(would)} less).</p>
       <${Table} caption="Loads of nodes: without a cache, now, and what if" rows=${nodes}
         key_of=${(node) => node.index} columns=${[

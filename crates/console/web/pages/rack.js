@@ -1,6 +1,7 @@
 // The rack as it is: what flows from clients to nodes, and what the cache keeps from them.
 
 import { Component } from "../preact.js";
+import { arrange, shares } from "../chains.js";
 import { Asked, Figure, html, Lines, Table, Trouble } from "../parts.js";
 import { address, ask, command, store } from "../store.js";
 import { count, duration, percent, place, rate, short, UNKNOWN, whole } from "../text.js";
@@ -187,57 +188,68 @@ function Flow({ live, status }) {
     });
   }
   const switches = status.switches.length
-    ? status.switches : [{ index: 0, active: true, alive: true }];
-  const height = Math.max(150, 20 + 40 * boxes.length, 30 + 58 * switches.length);
+    ? status.switches : [{ index: 0, layer: 1, chain: 0, active: true, alive: true }];
+  const { layers, chains, apart, is_known } = arrange(switches, live.switches, asked);
+  const serving = chains.flat();
+  const rows = chains.length + Math.max(...apart.map((of_layer) => of_layer.length));
+  const height = Math.max(150, 20 + 40 * boxes.length, 30 + 58 * rows);
   const middle = height / 2;
-  const most = Math.max(asked ?? 0, 1);
+  const most = Math.max(asked ?? 0, sum(chains, (members) => members[0].load), 1);
   const width = (rate) => (rate ? Math.max(1.2, (FLOW_MAX * rate) / most) : 0);
   const y_of = (at, all, space) => middle + (at - (all - 1) / 2) * space;
   const curve = (x1, y1, x2, y2) => {
     const x = (x1 + x2) / 2;
     return `M${x1} ${y1} C${x} ${y1} ${x} ${y2} ${x2} ${y2}`;
   };
-  const serving = switches.filter((it) => it.active && it.alive);
-  const space = Math.min(70, (height - 40) / switches.length);
-  const switch_y = (at) => y_of(at, switches.length, space);
+  const row_y = (at) => y_of(at, rows, Math.min(70, (height - 40) / rows));
+  const node_y = (at) => y_of(at, boxes.length, 40);
+  const switch_width = layers === 1 ? 140 : 120;
+  const x_of = (it) => (layers === 1 ? 500 : 240 + 180 * it.layer);
+  const nodes_x = 790 + 180 * Math.max(0, layers - 2);
+  const of_chain = shares(chains);
   const hits = live.nodes_per_s === null || asked === null
     ? live.switch?.by_switch_per_s ?? null : asked - live.nodes_per_s;
-  const label = `${rate(asked)} requests a second from clients; `
-    + `${rate(hits)} answered by the cache; `
-    + boxes.map((box) => `${box.name} ${box.state ?? ""}: ${rate(box.rate)}`).join("; ");
-  const serves = serving.length === 1 ? `answers ${rate(hits)}/s` : "serves";
-  const does = (it) => {
-    if (!it.alive) return "down";
-    if (it.active) return serves;
-    return it.drained ? "drained" : "stands by";
-  };
-  return html`<svg class="rack" viewBox=${`0 0 1000 ${height}`} role="img" aria-label=${label}>
+  const of_switches = is_known
+    ? serving.map((it) => `switch ${it.index} of chain ${it.chain}: ${rate(it.load)}`)
+    : ["what each switch gets isn't known, and is drawn as equal shares"];
+  const label = [
+    `${rate(asked)} requests a second from clients`, `${rate(hits)} answered by the cache`,
+    ...(serving.length > 1 ? of_switches : []),
+    ...boxes.map((box) => `${box.name} ${box.state ?? ""}: ${rate(box.rate)}`),
+  ].join("; ");
+  const load = (it) => (is_known ? `${rate(it.load)}/s` : "serves");
+  const serves = (it) => (serving.length === 1 ? `answers ${rate(hits)}/s` : load(it));
+  const waits = (it) => (it.drained ? "drained" : "stands by");
+  return html`<svg class="rack" viewBox=${`0 0 ${nodes_x + 210} ${height}`} role="img"
+    aria-label=${label}>
     ${asked > 0 && html`<path class="flow" d=${`M110 ${middle} H250`}
       stroke-width=${width(asked)}/>`}
-    ${switches.map((it, at) => serving.includes(it) && asked > 0
-      && html`<path class="flow" d=${curve(360, middle, 500, switch_y(at))}
-        stroke-width=${width(asked / serving.length)}/>`)}
-    ${boxes.map((box, at) => switches.map((it, chain) => serving.includes(it) && box.rate > 0
-      && html`<path class="flow node"
-        d=${curve(640, switch_y(chain), 790, y_of(at, boxes.length, 40))}
-        stroke-width=${width(box.rate / serving.length)}/>`))}
+    ${chains.map((members, row) => members.map((it, at) => it.load > 0 && html`<path class="flow"
+      d=${at ? `M${x_of(members[at - 1]) + switch_width} ${row_y(row)} H${x_of(it)}`
+        : curve(360, middle, x_of(it), row_y(row))} stroke-width=${width(it.load)}/>`))}
+    ${boxes.map((box, at) => chains.map((members, row) => box.rate > 0
+      && html`<path class="flow node" stroke-width=${width(box.rate * of_chain[row])}
+        d=${curve(x_of(members.at(-1)) + switch_width, row_y(row), nodes_x, node_y(at))}/>`))}
     <${Box} x=${10} y=${middle} w=${100} name="clients"
       more=${live.connections === null ? "" : `${whole(live.connections)} open`}/>
     <text class="sub" x="180" y=${middle - FLOW_MAX / 2 - 8} text-anchor="middle">
       ${rate(asked)}/s</text>
     <${Box} x=${250} y=${middle} w=${110} name="gateway" more=${live.reads_per_s === null
       ? "" : `${percent(asked ? live.writes_per_s / asked : 0)} writes`}/>
-    ${switches.map((it, at) => html`<${Box} x=${500} y=${switch_y(at)} w=${140} down=${!it.alive}
-      name=${`switch ${it.index}`} more=${does(it)}/>`)}
-    ${boxes.map((box, at) => html`<${Box} x=${790} y=${y_of(at, boxes.length, 40)} w=${200}
+    ${chains.map((members, row) => members.map((it) => html`<${Box} x=${x_of(it)} y=${row_y(row)}
+      w=${switch_width} chain=${it.chain} name=${`switch ${it.index}`} more=${serves(it)}/>`))}
+    ${apart.map((others) => others.map((it, at) => html`<${Box} x=${x_of(it)}
+      y=${row_y(chains.length + at)} w=${switch_width} down=${!it.alive}
+      name=${`switch ${it.index}`} more=${it.alive ? waits(it) : "down"}/>`))}
+    ${boxes.map((box, at) => html`<${Box} x=${nodes_x} y=${node_y(at)} w=${200}
       low=${true} down=${box.state !== "up" && box.state !== null} name=${box.name}
       more=${`${box.state === "up" ? "" : `${box.state ?? ""} `}${rate(box.rate)}/s`}/>`)}
   </svg>`;
 }
 
-function Box({ x, y, w, name, more, low, down }) {
+function Box({ x, y, w, name, more, low, down, chain }) {
   const h = low ? 32 : 48;
-  return html`<g>
+  return html`<g data-chain=${chain}>
     <rect class=${`box ${down ? "down" : ""}`} x=${x} y=${y - h / 2} width=${w} height=${h} rx="4"/>
     ${low
       ? html`<text x=${x + 10} y=${y + 4.5}>${name}</text>

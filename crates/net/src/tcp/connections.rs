@@ -3,7 +3,7 @@
 
 use super::handshake::Refusal;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use switchback_core::control::Peer;
@@ -112,6 +112,8 @@ struct Connection {
     from: IpAddr,
     task: AbortHandle,
     peer: Option<Peer>,
+    /// Where its peer tells over HTTP what it knows.
+    metrics: Option<SocketAddr>,
 }
 
 /// All connections, by their number in the order of arrival.
@@ -138,7 +140,7 @@ impl Connections {
     /// A connection has arrived, which `task` serves. If there are too many strangers, the oldest
     /// one goes.
     pub(super) fn arrive(&mut self, number: u64, from: IpAddr, task: AbortHandle) {
-        self.all.insert(number, Connection { from, task, peer: None });
+        self.all.insert(number, Connection { from, task, peer: None, metrics: None });
         let strangers = || self.all.iter().filter(|(_, connection)| connection.peer.is_none());
         let of_address = || strangers().filter(|(_, connection)| connection.from == from);
         let oldest = if of_address().count() > STRANGERS_PER_ADDRESS_MAX {
@@ -166,6 +168,7 @@ impl Connections {
         &mut self,
         number: u64,
         peer: Peer,
+        metrics: Option<SocketAddr>,
         outgoing: Outgoing,
     ) -> Result<(), Refusal> {
         let Some(connection) = self.all.get(&number) else {
@@ -176,7 +179,7 @@ impl Connections {
             self.abort(older);
         }
         if let Some(connection) = self.all.get_mut(&number) {
-            connection.peer = Some(peer);
+            (connection.peer, connection.metrics) = (Some(peer), metrics);
         }
         Ok(())
     }
@@ -221,6 +224,14 @@ impl Connections {
         self.peers.get(&to).is_none_or(|(_, outgoing)| outgoing.send(since, frame))
     }
 
+    /// Where peers that are connected tell over HTTP what they know, in the order of the peers.
+    pub(super) fn metrics(&self) -> Vec<(Peer, SocketAddr)> {
+        let told = |(peer, (number, _)): (&Peer, &(u64, Outgoing))| {
+            Some((*peer, self.all.get(number)?.metrics?))
+        };
+        self.peers.iter().filter_map(told).collect()
+    }
+
     /// Peers that are connected, and connections refused so far.
     pub(super) fn counts(&self) -> (u64, u64) {
         (self.peers.len() as u64, self.refused)
@@ -232,10 +243,33 @@ mod tests {
     use super::*;
 
     fn connected(connections: &mut Connections, peer: Peer, from: u8) -> bool {
+        says(connections, peer, from, None)
+    }
+
+    fn says(
+        connections: &mut Connections,
+        peer: Peer,
+        from: u8,
+        metrics: Option<SocketAddr>,
+    ) -> bool {
         let number = connections.next_number();
         let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
         connections.arrive(number, [10, 0, 0, from].into(), task);
-        connections.introduce(number, peer, Outgoing::new().0).is_ok()
+        connections.introduce(number, peer, metrics, Outgoing::new().0).is_ok()
+    }
+
+    #[tokio::test]
+    async fn those_who_are_connected_and_said_where_they_tell_can_be_asked() {
+        let mut connections = Connections::new(Parts { switches: 1, nodes: 1 });
+        let metrics: SocketAddr = ([10, 0, 0, 1], 9465).into();
+        assert!(connected(&mut connections, Peer::Switch(0), 1));
+        for client in [8, 7] {
+            assert!(says(&mut connections, Peer::Client(client), 1, Some(metrics)));
+        }
+        let expected = [7, 8].map(|client| (Peer::Client(client), metrics));
+        assert_eq!(connections.metrics(), expected);
+        assert_eq!(connections.end(2), Some(Peer::Client(8)));
+        assert_eq!(connections.metrics(), expected[..1]);
     }
 
     #[tokio::test]

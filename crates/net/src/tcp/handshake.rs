@@ -1,11 +1,13 @@
 //! How a peer and the controller's hub agree on a version of the messages before the first one.
 //!
-//! The peer says who it is and which versions it speaks. The hub answers with the newest version
-//! that both speak, or with the reason why it refuses. While a rack is upgraded part by part,
-//! programs of two builds work together if their ranges overlap.
+//! The peer says who it is, which versions it speaks, and where it tells over HTTP what it knows,
+//! if it does: programs that don't know of the last read no further. The hub answers with the
+//! newest version that both speak, or with the reason why it refuses. While a rack is upgraded part
+//! by part, programs of two builds work together if their ranges overlap.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use switchback_core::control::{self, Peer};
 
 /// What this program speaks.
@@ -50,17 +52,21 @@ impl fmt::Display for Versions {
 pub(super) struct Introduction {
     pub(super) peer: Peer,
     pub(super) versions: Versions,
+    /// Its metrics, if it has some and says so.
+    pub(super) metrics: Option<SocketAddr>,
 }
 
 impl Introduction {
     /// Of this program's `peer`.
-    pub(super) fn of(peer: Peer) -> Introduction {
-        Introduction { peer, versions: VERSIONS }
+    pub(super) fn of(peer: Peer, metrics: Option<SocketAddr>) -> Introduction {
+        Introduction { peer, versions: VERSIONS, metrics }
     }
 
     pub(super) fn encode(self) -> Vec<u8> {
         let Versions { oldest, newest } = self.versions;
-        super::encode(&(MAGIC << 16 | u32::from(newest), self.peer, oldest))
+        let mut frame = super::encode(&(MAGIC << 16 | u32::from(newest), self.peer, oldest));
+        frame.extend(self.metrics.map(|metrics| super::encode(&metrics)).unwrap_or_default());
+        frame
     }
 
     /// `None` if it isn't one.
@@ -70,11 +76,27 @@ impl Introduction {
             return None;
         }
         let newest = first as u16;
-        let oldest = match newest {
-            ..=LAST_WITHOUT_OLDEST => newest,
-            _ => postcard::from_bytes(rest).ok()?,
+        let (oldest, rest) = match newest {
+            ..=LAST_WITHOUT_OLDEST => (newest, &[][..]),
+            _ => postcard::take_from_bytes(rest).ok()?,
         };
-        Some(Introduction { peer, versions: Versions { oldest, newest } })
+        let metrics = match rest {
+            [] => None,
+            _ => Some(postcard::from_bytes(rest).ok()?),
+        };
+        Some(Introduction { peer, versions: Versions { oldest, newest }, metrics })
+    }
+
+    /// Where its metrics are, seen from this machine's address `own`, to which it has connected
+    /// from its own `from`.
+    pub(super) fn metrics_seen(self, from: IpAddr, own: IpAddr) -> Option<SocketAddr> {
+        let mut metrics = self.metrics.filter(|metrics| metrics.port() != 0)?;
+        if metrics.ip().is_unspecified() {
+            metrics.set_ip(from.to_canonical());
+        }
+        // A loopback address leads to the machine itself that says so.
+        let is_far = !from.to_canonical().is_loopback() && from != own;
+        Some(metrics).filter(|metrics| !(is_far && metrics.ip().is_loopback()))
     }
 
     /// The version in which to speak with it.
@@ -115,8 +137,11 @@ mod tests {
 
     #[test]
     fn an_introduction_says_who_it_is_and_what_it_speaks() {
-        for peer in [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)] {
-            let introduction = Introduction::of(peer);
+        let metrics = [None, Some("10.0.0.1:9464"), Some("[fd00::ffff:7]:65535")];
+        let metrics = metrics.map(|address| address.map(|it| it.parse().expect("an address")));
+        let peers = [Peer::Node(2), Peer::Switch(0), Peer::Client(u64::MAX)];
+        for (peer, metrics) in peers.into_iter().zip(metrics) {
+            let introduction = Introduction::of(peer, metrics);
             let bytes = introduction.encode();
             assert_eq!(Introduction::decode(&bytes), Some(introduction));
             assert_eq!(introduction.version(), Ok(VERSIONS.newest));
@@ -129,6 +154,38 @@ mod tests {
         assert_eq!(Introduction::decode(b""), None);
     }
 
+    /// Programs that don't know of metrics say nothing behind the oldest version, and read no
+    /// further.
+    #[test]
+    fn programs_that_know_of_no_metrics_are_understood_and_understand() {
+        let first = MAGIC << 16 | u32::from(VERSIONS.newest);
+        let old = super::super::encode(&(first, Peer::Node(1), VERSIONS.oldest));
+        assert_eq!(Introduction::decode(&old), Some(Introduction::of(Peer::Node(1), None)));
+        let metrics = Some(([10, 0, 0, 1], 9464).into());
+        let new = Introduction::of(Peer::Node(1), metrics).encode();
+        let read: (u32, Peer, u16) = postcard::from_bytes(&new).expect("as it was");
+        assert_eq!(read, (first, Peer::Node(1), VERSIONS.oldest));
+    }
+
+    #[test]
+    fn metrics_are_where_they_are_reached_from_here() {
+        for (from, told, seen) in [
+            ("10.0.0.9", "10.1.0.9:9465", Some("10.1.0.9:9465")),
+            ("::ffff:10.0.0.9", "0.0.0.0:9465", Some("10.0.0.9:9465")),
+            ("fd00::9", "[::]:9465", Some("[fd00::9]:9465")),
+            ("127.0.0.1", "127.0.0.2:9465", Some("127.0.0.2:9465")),
+            ("10.0.0.1", "127.0.0.1:9465", Some("127.0.0.1:9465")),
+            ("10.0.0.9", "127.0.0.1:9465", None),
+            ("10.0.0.9", "10.0.0.9:0", None),
+        ] {
+            let metrics = Some(told.parse().expect("an address"));
+            let introduction = Introduction::of(Peer::Node(0), metrics);
+            let (from, own) = (from.parse().expect("one"), "10.0.0.1".parse().expect("one"));
+            let seen = seen.map(|seen| seen.parse().expect("an address"));
+            assert_eq!(introduction.metrics_seen(from, own), seen, "{told} of {from}");
+        }
+    }
+
     /// Programs of version 7 compared the first number and read no further.
     #[test]
     fn programs_of_version_7_are_named_and_find_their_number_where_it_was() {
@@ -136,11 +193,12 @@ mod tests {
         let introduction = Introduction::decode(&old).expect("an introduction");
         let part = Versions { oldest: 7, newest: 7 };
         let refusal = Refusal::Version { controller: VERSIONS, part };
-        assert_eq!(introduction, Introduction { peer: Peer::Node(1), versions: part });
+        let expected = Introduction { peer: Peer::Node(1), versions: part, metrics: None };
+        assert_eq!(introduction, expected);
         assert_eq!(introduction.version(), Err(refusal));
         let text = format!("the controller speaks {VERSIONS}, this part version 7;");
         assert!(refusal.to_string().contains(&text), "{refusal}");
-        let new = Introduction::of(Peer::Node(1)).encode();
+        let new = Introduction::of(Peer::Node(1), None).encode();
         let (first, peer): (u32, Peer) = postcard::from_bytes(&new).expect("as it was");
         assert_eq!((first, peer), (0x5357_0000 | u32::from(VERSIONS.newest), Peer::Node(1)));
     }

@@ -1,8 +1,9 @@
 //! What other processes of a distributed rack know. The controller's process asks them over HTTP,
-//! at the addresses that rack.toml names, so that one console shows all parts.
+//! where they said that they tell it when they connected, so that one console shows all parts.
 
-use super::{HeatStatus, HotStatus, MachineStatus, RackStatus};
-use crate::config::{RackConfig, Shape};
+use super::{
+    Admin, HeatStatus, HotStatus, MachineStatus, OperationsStatus, RackStatus, SwitchStatus,
+};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, header};
 use futures_util::stream::{self, StreamExt};
@@ -10,9 +11,9 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
+use switchback_core::control::Peer;
+use switchback_heat::KEYS;
 use tokio::net::TcpStream;
 
 /// How long an answer may take: less than the time between two looks.
@@ -25,75 +26,77 @@ const ANSWER_BYTES_MAX: usize = 32 << 20;
 const SAMPLE_KEYS: usize = 10;
 
 /// Where others are. Without any there is nothing to ask.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Elsewhere {
-    gateway: Option<SocketAddr>,
-    /// Nodes, and the switches that decide: what passes the others is counted by these.
-    parts: Arc<[SocketAddr]>,
-    /// All but this one.
-    all: Arc<[SocketAddr]>,
-}
+#[derive(Clone, Debug)]
+pub(super) struct Elsewhere(Vec<(Peer, SocketAddr)>);
 
 /// What they say at one time; parts that don't answer are missing.
 #[derive(Debug, Default)]
 pub(crate) struct PartsStatus {
-    pub(crate) statuses: Vec<RackStatus>,
-    /// The gateway's last second.
-    pub(crate) heat: Option<HeatStatus>,
+    pub(crate) statuses: Vec<(Peer, RackStatus)>,
+    /// Each gateway's last second.
+    pub(crate) heats: Vec<HeatStatus>,
     pub(crate) hot: Option<HotStatus>,
 }
 
 impl Elsewhere {
-    /// What a process of `config`'s rack has to ask others for.
-    pub(super) fn new(config: &RackConfig, has_controller: bool) -> Elsewhere {
-        if config.shape == Shape::Embedded || !has_controller {
-            return Elsewhere::default();
-        }
-        let gateway = config.gateway.metrics;
-        let nodes = config.nodes.iter().filter_map(|node| node.metrics);
-        let switches = |layers: RangeInclusive<u8>| {
-            let some = config.switches.iter().filter(move |it| layers.contains(&it.layer));
-            some.filter_map(|switch| switch.metrics)
-        };
-        let last = config.topology.layers;
-        Elsewhere {
-            gateway,
-            parts: switches(last..=last).chain(nodes.clone()).collect(),
-            all: switches(0..=last).chain(nodes).chain(gateway).collect(),
-        }
+    /// Those that a process knows of, each once: a gateway has a session for each of its workers.
+    pub(super) fn of(admin: &dyn Admin) -> Elsewhere {
+        let mut others = admin.others();
+        others.sort_by_key(|(_, at)| *at);
+        others.dedup_by_key(|(_, at)| *at);
+        Elsewhere(others)
+    }
+
+    fn gateways(&self) -> impl Iterator<Item = (Peer, SocketAddr)> {
+        self.0.iter().copied().filter(|(peer, _)| matches!(peer, Peer::Client(_)))
     }
 
     /// Asks all of them.
     pub(super) async fn look(&self) -> PartsStatus {
-        let parts = self.parts.iter().copied().chain(self.gateway);
-        let (statuses, heat, hot) = tokio::join!(
-            get_all(parts, "/status"),
-            self.heat(1, 1),
+        let (statuses, heats, hot) = tokio::join!(
+            get_all(self.0.iter().copied(), "/status".to_owned()),
+            self.heats(1, 1),
             self.hot(SAMPLE_KEYS, super::SECONDS_DEFAULT)
         );
-        PartsStatus { statuses, heat, hot }
+        PartsStatus { statuses, heats, hot }
     }
 
     /// `GET /machines` of each part, as they answer; parts of one machine say the same.
     pub(super) async fn machines(&self) -> impl Iterator<Item = MachineStatus> {
-        let told: Vec<Vec<MachineStatus>> = get_all(self.all.iter().copied(), "/machines").await;
-        told.into_iter().flatten()
+        let told: Vec<(_, Vec<_>)> = get_all(self.0.iter().copied(), "/machines".to_owned()).await;
+        told.into_iter().flat_map(|(_, machines)| machines)
     }
 
-    /// The gateway's `GET /hot`.
+    /// `GET /hot` of all gateways together.
     pub(super) async fn hot(&self, limit: usize, seconds: u64) -> Option<HotStatus> {
-        get(self.gateway?, format!("/hot?limit={limit}&seconds={seconds}")).await
+        // What is the hottest of all may be far down the list of each.
+        let path = format!("/hot?limit={KEYS}&seconds={seconds}");
+        let told = get_all(self.gateways(), path).await;
+        HotStatus::sum(told.into_iter().map(|(_, hot)| hot), limit)
     }
 
-    /// The gateway's `GET /heat`.
+    /// `GET /heat` of all gateways together.
     pub(super) async fn heat(&self, seconds: u64, columns: u64) -> Option<HeatStatus> {
-        get(self.gateway?, format!("/heat?seconds={seconds}&columns={columns}")).await
+        HeatStatus::sum(self.heats(seconds, columns).await)
+    }
+
+    /// `GET /heat` of each gateway.
+    async fn heats(&self, seconds: u64, columns: u64) -> Vec<HeatStatus> {
+        let path = format!("/heat?seconds={seconds}&columns={columns}");
+        let told = get_all(self.gateways(), path).await;
+        told.into_iter().map(|(_, heat)| heat).collect()
     }
 }
 
 /// What processes answer; those that don't are missing.
-async fn get_all<T: DeserializeOwned>(of: impl Iterator<Item = SocketAddr>, path: &str) -> Vec<T> {
-    let answers = stream::iter(of).map(|part| get(part, path.to_owned()));
+async fn get_all<T: DeserializeOwned>(
+    of: impl Iterator<Item = (Peer, SocketAddr)>,
+    path: String,
+) -> Vec<(Peer, T)> {
+    let answers = stream::iter(of).map(|(peer, at)| {
+        let asked = get(at, path.clone());
+        async move { Some((peer, asked.await?)) }
+    });
     answers.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await
 }
 
@@ -123,8 +126,18 @@ async fn fetch<T: DeserializeOwned>(at: SocketAddr, path: &str) -> anyhow::Resul
 }
 
 impl RackStatus {
-    /// Fills in what the process of `part` knows, and this one doesn't.
-    pub(crate) fn complete(&mut self, part: &RackStatus) {
+    /// Fills in what the process of `peer` knows, and this one doesn't.
+    pub(crate) fn complete(&mut self, peer: Peer, part: &RackStatus) {
+        let last = self.switches.iter().map(|switch| switch.layer).max();
+        let known = |switch: &&mut SwitchStatus| peer == Peer::Switch(switch.index);
+        if let Some(switch) = self.switches.iter_mut().find(known) {
+            let requests = |counted: &OperationsStatus| counted.reads + counted.writes;
+            switch.requests = part.operations.as_ref().map(requests);
+            // What passes it is counted by those that decide.
+            if Some(switch.layer) < last {
+                return;
+            }
+        }
         if let Some(counted) = &part.operations {
             let sum = self.operations.get_or_insert_default();
             sum.reads += counted.reads;
@@ -155,5 +168,35 @@ impl RackStatus {
 fn add(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         *sum.get_or_insert(0) += more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(reads: u64, writes: u64) -> RackStatus {
+        let operations = Some(OperationsStatus { reads, writes, ..OperationsStatus::default() });
+        RackStatus { operations, ..RackStatus::default() }
+    }
+
+    /// Two chains of two layers: each request passes a switch of each.
+    #[test]
+    fn a_request_counts_once_and_at_each_switch_that_it_passes() {
+        let switch = |(index, layer)| SwitchStatus { index, layer, ..SwitchStatus::default() };
+        let switches = [(0, 1), (1, 2), (2, 1), (3, 2), (4, 2)].map(switch).to_vec();
+        let mut status = RackStatus { switches, ..RackStatus::default() };
+        for (index, reads) in [(0, 10), (1, 8), (2, 30), (3, 29)] {
+            status.complete(Peer::Switch(index), &counted(reads, 1));
+        }
+        let mut gateway = RackStatus::default();
+        gateway.clients.connections = Some(2);
+        for client in [7, 8] {
+            status.complete(Peer::Client(client), &gateway);
+        }
+        let requests: Vec<_> = status.switches.iter().map(|switch| switch.requests).collect();
+        assert_eq!(requests, [Some(11), Some(9), Some(31), Some(30), None]);
+        let sum = status.operations.expect("two told");
+        assert_eq!((sum.reads, sum.writes, status.clients.connections), (37, 2, Some(4)));
     }
 }

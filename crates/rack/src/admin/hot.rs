@@ -1,9 +1,11 @@
 //! `GET /hot`: the hottest keys now.
 
-use super::{AdminError, ServerState, answer, blocking};
+use super::{AdminError, Elsewhere, ServerState, answer, blocking};
 use axum::extract::{Query, State};
 use axum::response::Response;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use switchback_heat::{KEYS, SECONDS_MAX};
 
@@ -58,10 +60,59 @@ pub struct HotKeyStatus {
     pub cache: Option<KeyPlace>,
 }
 
+impl HotStatus {
+    /// What several processes were asked for together, of whose keys `limit` are kept. Each lists
+    /// all that it has.
+    pub(super) fn sum(
+        told: impl IntoIterator<Item = HotStatus>,
+        limit: usize,
+    ) -> Option<HotStatus> {
+        let (mut sum, mut keys) = (None::<HotStatus>, BTreeMap::<String, HotKeyStatus>::new());
+        for mut more in told {
+            for key in std::mem::take(&mut more.keys) {
+                match keys.entry(key.hash.clone()) {
+                    Entry::Vacant(place) => _ = place.insert(key),
+                    Entry::Occupied(mut known) => known.get_mut().add(&key),
+                }
+            }
+            sum = Some(sum.map_or(more.clone(), |sum| sum.and(&more)));
+        }
+        let sum = sum?;
+        let mut keys: Vec<_> = keys.into_values().collect();
+        keys.sort_by(|one, other| other.requests_per_s().total_cmp(&one.requests_per_s()));
+        keys.truncate(limit);
+        for key in &mut keys {
+            key.share = key.requests_per_s() / sum.requests_per_s;
+        }
+        Some(HotStatus { keys, ..sum })
+    }
+
+    /// All but the keys of both. Each may have missed requests for the same key.
+    fn and(self, more: &HotStatus) -> HotStatus {
+        HotStatus {
+            window_seconds: self.window_seconds.max(more.window_seconds),
+            samples: self.samples + more.samples,
+            requests_per_s: self.requests_per_s + more.requests_per_s,
+            uncounted_per_s_max: self.uncounted_per_s_max + more.uncounted_per_s_max,
+            ..self
+        }
+    }
+}
+
 impl HotKeyStatus {
     /// Reads, writes and deletes.
     pub fn requests_per_s(&self) -> f64 {
         self.reads_per_s + self.writes_per_s
+    }
+
+    /// Adds requests for the same key that another process counted.
+    fn add(&mut self, more: &HotKeyStatus) {
+        let cached = |key: &HotKeyStatus| key.cache_share * key.requests_per_s();
+        let cached = cached(self) + cached(more);
+        self.reads_per_s += more.reads_per_s;
+        self.writes_per_s += more.writes_per_s;
+        self.cache_share = cached / self.requests_per_s();
+        self.value_bytes = self.value_bytes.or(more.value_bytes);
     }
 }
 
@@ -102,7 +153,7 @@ pub(super) async fn hot(
     Ok(answer(told(&shared, limit, seconds).await?))
 }
 
-/// The hottest keys, of this process or of the one that has the gateway.
+/// The hottest keys, of this process or of those that have a gateway.
 pub(super) async fn told(
     shared: &ServerState,
     limit: usize,
@@ -111,11 +162,49 @@ pub(super) async fn told(
     let admin = Arc::clone(&shared.admin);
     let here = blocking(move || admin.hot(limit, seconds)).await?;
     let Err(AdminError::Unsupported(_)) = here else { return Ok(here) };
-    let Some(mut hot) = shared.elsewhere.hot(limit, seconds).await else { return Ok(here) };
+    let elsewhere = Elsewhere::of(&*shared.admin);
+    let Some(mut hot) = elsewhere.hot(limit, seconds).await else { return Ok(here) };
     let admin = Arc::clone(&shared.admin);
     let placed = move || {
         admin.place(&mut hot);
         hot
     };
     blocking(placed).await.map(Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hot(keys: &[(&str, f64, f64, f64)], requests_per_s: f64) -> HotStatus {
+        let key = |(hash, reads_per_s, writes_per_s, cache_share): &(&str, f64, f64, f64)| {
+            let hash = (*hash).to_owned();
+            HotKeyStatus {
+                hash,
+                reads_per_s: *reads_per_s,
+                writes_per_s: *writes_per_s,
+                cache_share: *cache_share,
+                ..HotKeyStatus::default()
+            }
+        };
+        let keys = keys.iter().map(key).collect();
+        HotStatus { requests_per_s, samples: 7, keys, ..HotStatus::default() }
+    }
+
+    #[test]
+    fn a_key_that_is_hot_in_all_gateways_together_is_found() {
+        let one = hot(&[("a", 40.0, 0.0, 1.0), ("c", 10.0, 20.0, 0.0)], 100.0);
+        let other = hot(&[("b", 41.0, 0.0, 1.0), ("c", 10.0, 10.0, 1.0)], 60.0);
+        let sum = HotStatus::sum([one.clone(), other], 2).unwrap();
+        assert_eq!((sum.samples, sum.requests_per_s), (14, 160.0));
+        let keys: Vec<_> =
+            sum.keys.iter().map(|key| (&key.hash[..], key.requests_per_s())).collect();
+        assert_eq!(keys, [("c", 50.0), ("b", 41.0)]);
+        let hottest = &sum.keys[0];
+        assert_eq!((hottest.reads_per_s, hottest.writes_per_s), (20.0, 30.0));
+        assert_eq!((hottest.share, hottest.cache_share), (50.0 / 160.0, 0.4));
+        let alone = HotStatus::sum([one], 9).unwrap();
+        assert_eq!((alone.keys.len(), alone.keys[0].share), (2, 0.4));
+        assert_eq!(HotStatus::sum([], 9), None);
+    }
 }

@@ -1,6 +1,6 @@
 //! `GET /machines`: whether the machines of the rack fit it, while it runs.
 
-use super::{ServerState, blocking};
+use super::{Elsewhere, ServerState, blocking};
 use crate::machine::{self, Check};
 use axum::Json;
 use axum::extract::State;
@@ -26,7 +26,8 @@ pub(super) async fn machines(
         host: read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().into(),
         checks: machine::checks(&config, false),
     });
-    let (here, others) = tokio::join!(here, shared.elsewhere.machines());
+    let elsewhere = Elsewhere::of(&*shared.admin);
+    let (here, others) = tokio::join!(here, elsewhere.machines());
     Ok(Json(each_once([here?].into_iter().chain(others))))
 }
 

@@ -12,15 +12,22 @@ use std::os::unix::fs::PermissionsExt;
 struct Fake {
     down: bool,
     has_controller: bool,
+    /// The rest of its status.
+    known: RackStatus,
+    /// If there are some, the gateways are among them.
+    others: Vec<(Peer, SocketAddr)>,
 }
 
 impl Admin for Fake {
     fn has_controller(&self) -> bool {
         self.has_controller
     }
+    fn others(&self) -> Vec<(Peer, SocketAddr)> {
+        self.others.clone()
+    }
     fn status(&self) -> RackStatus {
         let phase = if self.down { "recovering" } else { "serving" };
-        RackStatus { name: "test".into(), phase: phase.into(), ..RackStatus::default() }
+        RackStatus { name: "test".into(), phase: phase.into(), ..self.known.clone() }
     }
     fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError> {
         let record =
@@ -28,12 +35,19 @@ impl Admin for Fake {
         Ok(CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() })
     }
     fn hot(&self, limit: usize, seconds: u64) -> Result<HotStatus, AdminError> {
-        let key = |at| HotKeyStatus { key: format!("key{at}"), ..HotKeyStatus::default() };
+        self.counts()?;
+        let key = |at| HotKeyStatus {
+            key: format!("key{at}"),
+            hash: format!("{at:032x}"),
+            reads_per_s: 1.0,
+            ..HotKeyStatus::default()
+        };
         let keys = (0..300.min(limit)).map(key).collect();
-        Ok(HotStatus { window_seconds: seconds as f64, keys, ..HotStatus::default() })
+        let (window_seconds, requests_per_s) = (seconds as f64, 300.0);
+        Ok(HotStatus { window_seconds, requests_per_s, keys, ..HotStatus::default() })
     }
     fn asked(&self) -> Option<Counts> {
-        Some(Counts::default())
+        self.counts().ok().map(|()| Counts::default())
     }
     fn nodes(&self) -> Vec<NodeStatus> {
         vec![NodeStatus { index: 3, alive: Some(true), ..NodeStatus::default() }]
@@ -79,6 +93,13 @@ impl Admin for Fake {
 
     fn drain(&self) -> Result<DrainResult, AdminError> {
         Err(AdminError::Failed("node 2 is down".into()))
+    }
+}
+
+impl Fake {
+    fn counts(&self) -> Result<(), AdminError> {
+        let elsewhere = || AdminError::Unsupported("this process has no gateway".into());
+        self.others.is_empty().then_some(()).ok_or_else(elsewhere)
     }
 }
 
@@ -195,6 +216,53 @@ fn queries_that_make_no_sense_are_refused_and_large_ones_limited() {
             403
         );
     }
+}
+
+#[test]
+fn one_process_tells_what_all_gateways_and_switches_know() {
+    let mut gateways = [3, 5].map(|connections| {
+        let clients = ClientsStatus { connections: Some(connections), ..ClientsStatus::default() };
+        let known = RackStatus { clients, ..RackStatus::default() };
+        start(Fake { known, ..Fake::default() })
+    });
+    let switch = start(Fake::default());
+    let gone = start(Fake::default());
+    let (one, other) = (gateways[0].address(), gateways[1].address());
+    let controller = start(Fake {
+        has_controller: true,
+        others: vec![
+            (Peer::Client(1), one),
+            // A gateway's second worker.
+            (Peer::Client(2), one),
+            (Peer::Switch(1), switch.address()),
+            (Peer::Client(7), other),
+            (Peer::Client(9), gone.address()),
+        ],
+        ..Fake::default()
+    });
+    gone.stop();
+    let start = std::time::Instant::now();
+    loop {
+        let (_, sample) = watch(open(&controller));
+        if (sample.connections, sample.reads_per_s) == (Some(8), Some(0.0)) {
+            assert!(sample.hot.is_some_and(|hot| hot.len() == 10 && hot[0].reads_per_s == 2.0));
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{sample:?}");
+    }
+    let hot = || {
+        let (code, body) = exchange(&controller, "GET /hot?limit=3", "");
+        assert_eq!(code, 200, "{body}");
+        serde_json::from_str::<HotStatus>(&body).unwrap()
+    };
+    let both = hot();
+    assert_eq!((both.keys.len(), both.requests_per_s), (3, 600.0));
+    assert_eq!((both.keys[2].reads_per_s, both.keys[2].share), (2.0, 2.0 / 600.0));
+    let (code, body) = exchange(&controller, "GET /heat?seconds=2&columns=2", "");
+    let heat: HeatStatus = serde_json::from_str(&body).unwrap();
+    assert_eq!((code, heat.ranges), (200, 256));
+    std::mem::replace(&mut gateways[1], switch).stop();
+    assert_eq!(hot().requests_per_s, 300.0, "the one that is left");
 }
 
 fn open(server: &MetricsServer) -> TcpStream {

@@ -19,6 +19,9 @@ pub struct WhatIf {
     pub window_seconds: f64,
     /// The scheme that was asked about.
     pub scheme: String,
+    /// Those that can be asked about.
+    #[serde(default)]
+    pub schemes: Vec<WhatIfScheme>,
     /// The records that its cache would hold: the hottest.
     pub records: usize,
     /// Keys whose rates are known, and that fit a slot: `records` is no more.
@@ -31,6 +34,15 @@ pub struct WhatIf {
     pub nodes: Vec<WhatIfNode>,
     /// The busiest node, by the number of cached records.
     pub sizes: Vec<WhatIfSize>,
+}
+
+/// Part of [`WhatIf`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct WhatIfScheme {
+    /// Its name, as it is asked about.
+    pub name: String,
+    /// The usual name of its caching policy.
+    pub policy: String,
 }
 
 /// Part of [`WhatIf`].
@@ -179,9 +191,12 @@ impl WhatIf {
             served_per_s: load(&served, index),
             would_serve_per_s: load(&would, index),
         };
+        let named =
+            |it: Scheme| WhatIfScheme { name: it.name().into(), policy: it.policy().into() };
         WhatIf {
             window_seconds: hot.window_seconds,
             scheme: scheme.name().into(),
+            schemes: Scheme::ALL.map(named).to_vec(),
             records,
             records_known: keys.len(),
             nodes_now: asked.len(),
@@ -280,6 +295,8 @@ mod tests {
         assert_eq!((first.asked_per_s, second.asked_per_s), (0.0, 100.0));
         assert_eq!((first.served_per_s, second.served_per_s), (0.0, 50.0));
         assert_eq!((loads(&none), none.records_known), (vec![0.0, 100.0], 2));
+        let policy = |name| none.schemes.iter().find(|it| it.name == name).map(|it| &it.policy[..]);
+        assert_eq!((policy("netcache"), none.schemes.len()), (Some("write-through"), 6));
         assert_eq!(loads(&with(Scheme::FarReach, 1)), [0.0, 70.0]);
         assert_eq!(loads(&with(Scheme::FarReach, 9)), [0.0, 66.0]);
         assert_eq!(loads(&with(Scheme::NetCache, 1)), [0.0, 80.0]);

@@ -1,6 +1,6 @@
 //! A sample of a rack: its rates of the last second.
 
-use crate::admin::{HeatStatus, HotKeyStatus, NodeStatus, RackStatus};
+use crate::admin::{HeatStatus, HotKeyStatus, NodeStatus, RackStatus, SwitchStatus};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use switchback_heat::{Counts, Plane};
@@ -45,6 +45,9 @@ pub struct LiveSample {
     pub evictions_per_s: Option<f64>,
     /// What the switch of this process was asked and answered.
     pub switch: Option<LiveSwitch>,
+    /// Every switch.
+    #[serde(default)]
+    pub switches: Vec<LiveLoad>,
     /// Every node.
     pub nodes: Vec<LiveNode>,
     /// The hottest keys of the last seconds, as in [`HotStatus`](crate::admin::HotStatus).
@@ -68,6 +71,15 @@ pub struct LiveSwitch {
 
 /// Part of a [`LiveSample`].
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct LiveLoad {
+    /// The switch's number.
+    pub index: u16,
+    /// Requests that came to it.
+    pub requests_per_s: Option<f64>,
+}
+
+/// Part of a [`LiveSample`].
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LiveNode {
     /// Its number.
     pub index: u16,
@@ -82,12 +94,16 @@ pub struct LiveNode {
 }
 
 impl LiveSample {
-    /// Takes what the gateway was asked for from its heat, of one second, in another process.
-    pub(super) fn ask(&mut self, heat: &HeatStatus) {
-        let sum = |plane: &[Vec<f64>]| plane.last().map(|column| column.iter().sum::<f64>());
-        self.reads_per_s = sum(&heat.reads_per_s);
-        self.writes_per_s = sum(&heat.writes_per_s);
-        self.nodes_per_s = sum(&heat.nodes_per_s);
+    /// Takes what gateways of other processes were asked for from their heat, each of its last
+    /// second.
+    pub(super) fn ask(&mut self, heats: &[HeatStatus]) {
+        let sum = |plane: fn(&HeatStatus) -> &[Vec<f64>]| {
+            let columns = heats.iter().filter_map(|heat| plane(heat).last());
+            columns.map(|column| column.iter().sum::<f64>()).reduce(|sum, more| sum + more)
+        };
+        self.reads_per_s = sum(|heat| &heat.reads_per_s);
+        self.writes_per_s = sum(|heat| &heat.writes_per_s);
+        self.nodes_per_s = sum(|heat| &heat.nodes_per_s);
     }
 }
 
@@ -126,6 +142,14 @@ impl Meter {
                 cached_keys: node.cached_keys,
             }
         };
+        let load = |switch: &SwitchStatus| {
+            let known = before.switches.iter().find(|known| known.index == switch.index);
+            let requests_per_s = switch.requests.zip(known.and_then(|known| known.requests));
+            LiveLoad {
+                index: switch.index,
+                requests_per_s: requests_per_s.map(|(now, before)| rate(now, before)),
+            }
+        };
         let operations = status.operations.as_ref().zip(before.operations.as_ref());
         let switch = operations.map(|(now, before)| LiveSwitch {
             requests_per_s: rate(now.reads + now.writes, before.reads + before.writes),
@@ -155,6 +179,7 @@ impl Meter {
             admissions_per_s: rate_of(|status| status.cache.admissions),
             evictions_per_s: rate_of(|status| status.cache.evictions),
             switch,
+            switches: status.switches.iter().map(load).collect(),
             nodes: status.nodes.iter().map(node).collect(),
             hot: None,
             next_event: 0,
@@ -181,7 +206,9 @@ mod tests {
         };
         let mut meter = Meter::default();
         let node = NodeStatus { index: 3, alive: Some(false), ..NodeStatus::default() };
-        let mut status = RackStatus { nodes: vec![node], ..RackStatus::default() };
+        let switch = |index| SwitchStatus { index, requests: Some(5), ..SwitchStatus::default() };
+        let switches = vec![switch(0), switch(1)];
+        let mut status = RackStatus { nodes: vec![node], switches, ..RackStatus::default() };
         status.operations = Some(OperationsStatus::default());
         status.cache.admissions = Some(0);
         ask(100, false, true);
@@ -189,12 +216,17 @@ mod tests {
         let first = meter.sample(Duration::from_secs(1), 1e9, &status, Some(&counts));
         assert_eq!((first.reads_per_s, first.writes_per_s), (Some(100.0), Some(0.0)));
         assert_eq!((first.nodes[0].reads_per_s, &first.switch), (None, &None));
+        let loads = |sample: &LiveSample| -> Vec<_> {
+            sample.switches.iter().map(|load| load.requests_per_s).collect()
+        };
+        assert_eq!(loads(&first), [None, None]);
         status.nodes[0].reads = Some(1000);
         meter.sample(Duration::from_secs(1), 1e9, &status, Some(&counts));
         ask(50, true, false);
         ask(20, true, true);
         status.nodes[0].reads = Some(1007);
         status.cache.admissions = Some(10);
+        (status.switches[0].requests, status.switches[1].requests) = (None, Some(75));
         status.operations = Some(OperationsStatus { writes: 70, ..OperationsStatus::default() });
         let counts = heat.counts();
         let second = meter.sample(Duration::from_millis(3000), 1e9, &status, Some(&counts));
@@ -202,6 +234,7 @@ mod tests {
         let asked = [second.reads_per_s, second.writes_per_s, second.nodes_per_s];
         assert_eq!(asked, [Some(0.0), Some(35.0), Some(25.0)]);
         assert_eq!((second.nodes[0].reads_per_s, second.admissions_per_s), (Some(3.5), Some(5.0)));
+        assert_eq!(loads(&second), [None, Some(35.0)]);
         assert_eq!(second.nodes[0].state.as_deref(), Some("down"));
         assert_eq!(second.switch.map(|switch| switch.requests_per_s), Some(35.0));
         let unknown = meter.sample(Duration::from_secs(4), 1e9, &status, None);

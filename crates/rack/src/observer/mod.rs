@@ -5,7 +5,7 @@ mod events;
 mod live;
 
 pub use events::{EVENTS_MAX, Event, EventsStatus, What};
-pub use live::{LiveNode, LiveSample, LiveSwitch};
+pub use live::{LiveLoad, LiveNode, LiveSample, LiveSwitch};
 
 use crate::admin::{Admin, DrainResult, PartsStatus};
 use events::EventLog;
@@ -70,14 +70,14 @@ impl Observer {
         }
         noticed.events.notice(unix_s, &status);
         let next_event = noticed.events.next();
-        told.statuses.iter().for_each(|part| status.complete(part));
+        told.statuses.iter().for_each(|(peer, part)| status.complete(*peer, part));
         let mut sample = noticed.meter.sample(elapsed, unix_s, &status, counts.as_ref());
         drop(noticed);
         if !self.is_watched() {
             return;
         }
-        if let Some(heat) = &told.heat {
-            sample.ask(heat);
+        if counts.is_none() {
+            sample.ask(&told.heats);
         }
         let elsewhere = told.hot.map(|mut hot| {
             admin.place(&mut hot);

@@ -179,6 +179,7 @@ chain  epoch  phase    switches  generation  durable below  cached  protected by
         alive,
         epoch: 12,
         error: (index == 1).then(|| "nothing gets from switch 1 to switch 0".to_owned()),
+        ..SwitchStatus::default()
     };
     let switches = [
         switch(0, true, true),

@@ -609,7 +609,10 @@ impl Chain {
         times.store_us = cx.now.monotonic_us - times.started_us - times.collect_us;
         times.released_at_us = cx.now.monotonic_us;
         times.missing = self.missing.len() as u64;
-        self.times = Some(times);
+        // A chain that never served has begun, and recovered from nothing.
+        if cx.directory.recovered_epoch(self.id) > 0 {
+            self.times = Some(times);
+        }
         let (chain, epoch) = (self.id, cx.directory.epoch(self.id));
         let clients: Vec<_> = cx.sessions.waited_for(chain).map(|(client, _)| client).collect();
         for client in clients {
