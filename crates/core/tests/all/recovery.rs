@@ -47,6 +47,14 @@ fn a_client_whose_first_hello_came_while_there_was_no_switch_is_waited_for() {
 }
 
 #[test]
+fn a_first_start_is_no_recovery() {
+    let mut rack = Rack::with_clients(&[]);
+    assert_eq!(rack.controller.status(rack.now).recovery, None);
+    rack.switch_starts(2);
+    assert_eq!(rack.recovery().epoch, 2);
+}
+
+#[test]
 fn detection_is_counted_from_the_last_sign_of_life_of_the_switch_that_died() {
     let mut rack = Rack::with_clients(&[]);
     rack.pass(30_000);
