@@ -355,22 +355,9 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &Rac
             status.waiting_offers as f64,
         ),
         ("switchback_sessions", "Client sessions.", status.sessions as f64),
-        (
-            "switchback_snapshot_duration_seconds",
-            "Duration of the last snapshot.",
-            seconds(status.snapshot_duration_us),
-        ),
-        ("switchback_snapshot_bytes", "Size of the last snapshot.", status.snapshot_bytes as f64),
-        (
-            "switchback_snapshot_records",
-            "Records in the last snapshot.",
-            status.snapshot_records as f64,
-        ),
     ];
     samples.gauges(&[], gauges);
-    const SNAPSHOTS: &str = "Snapshots, by what became of them.";
-    let snapshots = [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)];
-    samples.counter_by("switchback_snapshots_total", SNAPSHOTS, &[], "result", snapshots);
+    snapshots(samples, status);
     const DECLINED: &str = "Hot keys that were not admitted, by the reason.";
     let Declined { unfit, crowded, outdone } = status.declined_offers;
     let declined = [("unfit", unfit), ("crowded", crowded), ("outdone", outdone)];
@@ -423,6 +410,26 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &Rac
     if let Some(times) = &status.recovery {
         recovery(samples, times);
     }
+}
+
+fn snapshots(samples: &mut Samples, status: &ControllerStatus) {
+    let gauges = [
+        (
+            "switchback_snapshot_duration_seconds",
+            "Duration of the last snapshot.",
+            seconds(status.snapshot_duration_us),
+        ),
+        ("switchback_snapshot_bytes", "Size of the last snapshot.", status.snapshot_bytes as f64),
+        (
+            "switchback_snapshot_records",
+            "Records in the last snapshot.",
+            status.snapshot_records as f64,
+        ),
+    ];
+    samples.gauges(&[], gauges);
+    const SNAPSHOTS: &str = "Snapshots, by what became of them.";
+    let snapshots = [("durable", status.snapshots_completed), ("failed", status.snapshots_failed)];
+    samples.counter_by("switchback_snapshots_total", SNAPSHOTS, &[], "result", snapshots);
 }
 
 /// Who protects what a chain of switches tells.

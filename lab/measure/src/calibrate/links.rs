@@ -167,7 +167,7 @@ impl Channel {
             .context("the control channel on loopback")?;
         let (hub_sleeps, port_sleeps) = (Sleeper::new()?, Sleeper::new()?);
         hub.controller_inbox().register(&hub_sleeps.waker);
-        let port = connect(peer, hub.address())?;
+        let port = connect(peer, None, hub.address())?;
         port.register(&port_sleeps.waker);
         Ok(Channel { hub, hub_sleeps, arrived: VecDeque::new(), port, port_sleeps })
     }
