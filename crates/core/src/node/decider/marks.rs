@@ -179,6 +179,39 @@ impl Marks {
         Some(marked.mark)
     }
 
+    /// Takes in a mark of another replica: fences rise only, and offers are the head's. The mark to
+    /// be stored; `None` inside: there is none.
+    pub(super) fn merge(&mut self, hash: &KeyHash, key: &[u8], mark: Mark) -> Option<Mark> {
+        let known = self.keys.get(hash).map(|marked| marked.mark).unwrap_or_default();
+        let fence = known.fence.max(mark.fence);
+        let merged = Mark { fence, ..mark };
+        self.offered -= usize::from(known.is_offered());
+        self.offered += usize::from(merged.is_offered());
+        if merged == Mark::default() {
+            self.keys.remove(hash);
+            return None;
+        }
+        let marked = self.entry(hash, key);
+        if merged.offer != known.offer {
+            (marked.value_bytes, marked.count) = (0, Offer::NAMED);
+            (marked.durable, marked.known) = (false, false);
+        }
+        marked.mark = merged;
+        Some(merged)
+    }
+
+    /// A mark that was merged is durable, or couldn't be made so: then there was no offer, unless
+    /// that is durable from before.
+    pub(super) fn merged(&mut self, hash: &KeyHash, mark: &Mark, is_saved: bool) {
+        let Some(marked) = self.keys.get_mut(hash) else { return };
+        if is_saved {
+            marked.saved_fence = marked.saved_fence.max(mark.fence);
+            marked.durable |= marked.mark.offer == mark.offer;
+        } else if marked.mark.offer == mark.offer && !marked.durable {
+            self.clear_offer(hash, mark.offer);
+        }
+    }
+
     /// The controller knows this offer: no need to repeat it.
     pub(super) fn hold(&mut self, hash: &KeyHash, offer: OfferId) {
         if let Some(marked) = self.keys.get_mut(hash)

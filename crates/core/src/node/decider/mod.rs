@@ -12,6 +12,7 @@ mod writes;
 use crate::control::{NodeConfig, Offer};
 use crate::floors::{Bucket, SEQ_BUCKETS};
 use crate::mechanisms::Mechanisms;
+use crate::node::link::Effect;
 use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId, ChainMap};
@@ -48,6 +49,26 @@ pub(super) enum Offering {
     Refused,
     /// It is offered once this mark is durable.
     ToSave(Mark),
+}
+
+/// What is to be stored of an effect, beside its record.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The mark, if it is part of the effect; `None` inside: clear.
+    pub(super) mark: Option<Option<Mark>>,
+    /// Completions that are newer than those that are known.
+    pub(super) completions: Vec<LaneCompletion>,
+}
+
+/// Whether an offer may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sendable {
+    /// It may.
+    Now,
+    /// Not all replicas have its mark.
+    Later,
+    /// It is another node's to send it.
+    Never,
 }
 
 /// What a node knows to decide requests by.
@@ -236,6 +257,60 @@ impl Decider {
         Put { record, condition, completion: None, may_be_older: false }
     }
 
+    /// Takes in what another replica has: it is newer, or known.
+    pub(super) fn merge(&mut self, effect: &Effect) -> Merged {
+        let Effect { hash, key, .. } = effect;
+        if let Some(record) = &effect.record {
+            let newest = self.newest_of(hash);
+            *newest = (*newest).max(record.seq);
+            if record.tombstone || record.expiry_ms != 0 {
+                self.rising.note(hash, record.seq);
+            }
+        }
+        let mark = effect.mark.filter(|_| self.mechanisms.marks_replicated()).map(|mark| {
+            if mark.fence > Seq::NONE {
+                self.rising.note(hash, mark.fence);
+            }
+            self.marks.merge(hash, key, mark)
+        });
+        let mut completions = effect.completions.clone();
+        completions.retain(|done| self.is_news(done));
+        Merged { mark, completions }
+    }
+
+    fn is_news(&self, done: &LaneCompletion) -> bool {
+        let known = self.completions.get(&done.lane);
+        known.is_none_or(|known| known.request < done.request)
+            && self.mechanisms.completions_replicated()
+    }
+
+    /// What was merged is durable, or couldn't be made so.
+    pub(super) fn merged(&mut self, hash: &KeyHash, merged: &Merged, is_saved: bool) {
+        if let Some(mark) = &merged.mark {
+            self.marks.merged(hash, &mark.unwrap_or_default(), is_saved);
+        }
+        for done in merged.completions.iter().filter(|_| is_saved) {
+            if self.is_news(done) {
+                self.completions.insert(done.lane, *done);
+            }
+        }
+    }
+
+    /// What a key is marked with.
+    pub(super) fn mark_of(&self, hash: &KeyHash) -> Mark {
+        self.marks.get(hash).map(|marked| marked.mark).unwrap_or_default()
+    }
+
+    /// The last completions of these lanes.
+    pub(super) fn completions_of(&self, lanes: &[u32]) -> Vec<LaneCompletion> {
+        lanes.iter().filter_map(|lane| self.completions.get(lane).copied()).collect()
+    }
+
+    /// Keys that are marked as offered.
+    pub(super) fn all_offered(&self) -> impl Iterator<Item = &KeyHash> {
+        self.marks.offered_between(0, u64::MAX).map(|(hash, _)| hash)
+    }
+
     fn newest_of(&mut self, hash: &KeyHash) -> &mut Seq {
         let Bucket { chain, number } = self.rising.bucket_of(hash);
         &mut self.chains[chain].newest[usize::from(number)]
@@ -317,8 +392,13 @@ impl Decider {
         Some(offer)
     }
 
-    /// The offers of a chain's keys that the controller hasn't confirmed.
-    pub(super) fn open_offers(&mut self, chain: ChainId) -> Vec<Offer> {
+    /// The offers of a chain's keys that the controller hasn't confirmed, of those that may be
+    /// sent.
+    pub(super) fn open_offers(
+        &mut self,
+        chain: ChainId,
+        sendable: impl Fn(&KeyHash) -> Sendable,
+    ) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut again = Vec::new();
         while let Some(hash) = self.marks.to_offer.pop_front() {
@@ -330,7 +410,11 @@ impl Decider {
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
-            offers.push(marked.offer(&hash));
+            match sendable(&hash) {
+                Sendable::Now => offers.push(marked.offer(&hash)),
+                Sendable::Later => {}
+                Sendable::Never => continue,
+            }
             again.push(hash);
         }
         self.marks.to_offer.extend(again);
@@ -365,25 +449,36 @@ impl Decider {
     }
 
     /// Drops fences that saved floors stand for, and raises floors that are due. The keys whose
-    /// marks are to be cleared, and what is to be saved.
+    /// marks are to be cleared, and what is to be saved. What is `unconfirmed` keeps its fence, and
+    /// its bucket's floor.
     pub(super) fn raise_floors(
         &mut self,
         now: Now,
         period_us: u64,
+        unconfirmed: &BTreeSet<KeyHash>,
     ) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
         // A floor that rises early makes late copies of writes end as indeterminate; but without it
         // the number of fences would have no limit.
         let is_early = self.marks.is_crowded() && self.rising.is_saved();
         let gone = match self.rising.is_saved() {
-            true => self.sweep_fences(if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH }),
+            true => {
+                let batch = if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH };
+                self.sweep_fences(batch, unconfirmed)
+            }
             false => Vec::new(),
         };
-        (gone, self.rising.raise(now, period_us, is_early))
+        let kept = unconfirmed.iter().map(|hash| self.rising.bucket_of(hash)).collect();
+        (gone, self.rising.raise(now, period_us, is_early, &kept))
     }
 
-    fn sweep_fences(&mut self, batch: usize) -> Vec<(KeyHash, Vec<u8>)> {
+    fn sweep_fences(
+        &mut self,
+        batch: usize,
+        unconfirmed: &BTreeSet<KeyHash>,
+    ) -> Vec<(KeyHash, Vec<u8>)> {
         let rising = &self.rising;
-        let covered = |hash: &KeyHash, fence: Seq| fence <= rising.of(hash);
+        let covered =
+            |hash: &KeyHash, fence: Seq| fence <= rising.of(hash) && !unconfirmed.contains(hash);
         let (gone, next) = self.marks.drop_fences(self.swept, batch, covered);
         self.swept = next;
         gone
