@@ -226,6 +226,12 @@ impl MemoryEngine {
             .map(|(_, record)| record)
     }
 
+    /// Whether a key's mark offers it, for checkers.
+    pub fn is_offered(&self, hash: &KeyHash) -> bool {
+        let mut marks = self.store.image.marks.range((*hash, Vec::new())..);
+        marks.next().is_some_and(|((of, _), mark)| of == hash && mark.is_offered())
+    }
+
     /// The floors on the disk, for checkers.
     pub fn floors(&self) -> &Floors {
         &self.store.image.floors

@@ -137,7 +137,7 @@ impl World {
                     .controller
                     .as_ref()
                     .is_some_and(|controller| controller.is_drained());
-                if drained && self.is_quiet() {
+                if drained && self.is_quiet() && self.are_replicas_quiet() {
                     self.statistics.drained += 1;
                     self.check_stored();
                     self.enter(Phase::Rereading(0));
@@ -386,6 +386,7 @@ impl World {
     /// After a drain the nodes have everything, as it was written.
     fn check_stored(&mut self) {
         let now_ms = START_UNIX_MS + self.now_us / 1000;
+        self.check_replicas(now_ms);
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
             let seq = self.stored_record(&hash).map_or(Seq::NONE, |record| record.seq);

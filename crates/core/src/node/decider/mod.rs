@@ -321,12 +321,6 @@ impl Decider {
         self.marks.offered()
     }
 
-    /// How many keys of a chain are marked as offered. Looks through all.
-    pub(super) fn offered_of(&self, chain: ChainId) -> usize {
-        let offered = self.marks.offered_between(0, u64::MAX);
-        offered.filter(|(hash, _)| self.chain_of(hash) == chain).count()
-    }
-
     /// Whether a key is marked as offered.
     pub(super) fn is_offered(&self, hash: &KeyHash) -> bool {
         self.marks.is_offered(hash)

@@ -377,7 +377,13 @@ impl Shim {
         let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
         let needs_epoch = served.is_outlived() || is_used;
         let (epoch, held) = (served.epoch(), served.is_held());
-        let held_keys = if held { self.decider.offered_of(chain) as u32 } else { 0 };
+        // A key counts once, however many nodes have it.
+        let is_headed = |hash: &&KeyHash| {
+            let config = served.config();
+            config.is_some_and(|config| config.is_head_of(self.index, chain, hash))
+        };
+        let headed = || self.decider.all_offered().filter(is_headed).count();
+        let held_keys = if held { headed() as u32 } else { 0 };
         NodeStanding { epoch, held, needs_epoch, held_keys }
     }
 
