@@ -157,10 +157,14 @@ impl Outbound {
         self.unconfirmed.lanes(hash)
     }
 
-    /// A change of a key has ended, which is passed on if it has changed anything. The key, if it is
-    /// confirmed all the same.
-    pub(in crate::node) fn ended(&mut self, hash: &KeyHash) -> Option<(KeyHash, Vec<u8>)> {
-        self.unconfirmed.done(hash)
+    /// An operation that was to change a key has ended, and is passed on if it `has_changed` it. The
+    /// key, if it is confirmed by now.
+    pub(in crate::node) fn ended(
+        &mut self,
+        hash: &KeyHash,
+        has_changed: bool,
+    ) -> Option<(KeyHash, Vec<u8>)> {
+        self.unconfirmed.done(hash, has_changed)
     }
 
     /// It isn't known what is stored of a key: it is read, and sent.

@@ -13,6 +13,8 @@ struct Entry {
     under_way: u32,
     /// The last frame of the round that brings the key.
     number: Option<u64>,
+    /// The key has changed since.
+    has_changed: bool,
 }
 
 /// The unconfirmed keys of a partition.
@@ -59,10 +61,16 @@ impl Unconfirmed {
         self.keys.insert(hash, Entry { key, lanes, ..Entry::default() });
     }
 
-    /// An operation that was to change a key has ended. The key, if it is confirmed by now.
-    pub(super) fn done(&mut self, hash: &KeyHash) -> Option<(KeyHash, Vec<u8>)> {
+    /// An operation that was to change a key has ended, and has changed it: then a frame brings that
+    /// next; or not. The key, if it is confirmed by now.
+    pub(super) fn done(
+        &mut self,
+        hash: &KeyHash,
+        has_changed: bool,
+    ) -> Option<(KeyHash, Vec<u8>)> {
         let entry = self.keys.get_mut(hash)?;
         entry.under_way = entry.under_way.saturating_sub(1);
+        entry.has_changed |= has_changed;
         self.take_if_confirmed(hash)
     }
 
@@ -74,7 +82,7 @@ impl Unconfirmed {
     fn take_if_confirmed(&mut self, hash: &KeyHash) -> Option<(KeyHash, Vec<u8>)> {
         let entry = self.keys.get(hash)?;
         let is_there = entry.number.is_none_or(|number| number <= self.confirmed);
-        if entry.under_way > 0 || !is_there || self.is_to_be_sent(hash) {
+        if entry.under_way > 0 || entry.has_changed || !is_there || self.is_to_be_sent(hash) {
             return None;
         }
         self.keys.remove_entry(hash).map(|(hash, entry)| (hash, entry.key))
@@ -84,7 +92,7 @@ impl Unconfirmed {
     pub(super) fn sent(&mut self, hash: &KeyHash, number: u64) {
         self.reading.remove(hash);
         if let Some(entry) = self.keys.get_mut(hash) {
-            entry.number = Some(number);
+            (entry.number, entry.has_changed) = (Some(number), false);
             self.sent.push_back((number, *hash));
         }
     }
@@ -172,14 +180,15 @@ mod tests {
         let mut unconfirmed = Unconfirmed::default();
         unconfirmed.begin(true);
         assert_eq!((noted(&mut unconfirmed, 1), noted(&mut unconfirmed, 2)), (vec![1], vec![1, 2]));
-        assert_eq!(unconfirmed.done(&HASH).map(|_| ()), Some(()).filter(|()| false));
+        assert_eq!(unconfirmed.done(&HASH, true), None, "a frame is to bring it");
         unconfirmed.sent(&HASH, 1);
         assert_eq!(unconfirmed.confirm(1), [], "another change is under way");
-        assert_eq!(unconfirmed.done(&HASH), Some((HASH, b"key".to_vec())), "it changed nothing");
+        let confirmed = unconfirmed.done(&HASH, false);
+        assert_eq!(confirmed, Some((HASH, b"key".to_vec())), "it changed nothing");
         assert!(!unconfirmed.has(&HASH));
         noted(&mut unconfirmed, 1);
+        assert_eq!(unconfirmed.done(&HASH, true), None);
         unconfirmed.sent(&HASH, 2);
-        assert_eq!(unconfirmed.done(&HASH), None);
         assert_eq!(unconfirmed.confirm(1), []);
         assert_eq!(unconfirmed.confirm(2), [(HASH, b"key".to_vec())]);
     }
@@ -193,7 +202,7 @@ mod tests {
         assert_eq!(unconfirmed.read_next(), Some((HASH, b"key".to_vec())));
         assert!(!unconfirmed.is_all_sent() && unconfirmed.reading() == 1);
         noted(&mut unconfirmed, 3);
-        assert_eq!(unconfirmed.done(&HASH), None, "it is being read, and was never sent");
+        assert_eq!(unconfirmed.done(&HASH, false), None, "it is being read, and was never sent");
         unconfirmed.sent(&HASH, 10);
         assert!(unconfirmed.is_all_sent());
         unconfirmed.begin(true);

@@ -68,7 +68,8 @@ impl Shim {
             self.change_failed(partition, &effect.hash);
             return None;
         }
-        self.change_ended(partition, &effect.hash);
+        let is_stored = matches!(result, Ok(EngineReply::Put(Ok(_))));
+        self.change_ended(partition, &effect.hash, is_stored);
         let Ok(EngineReply::Put(Ok(since))) = result else { return None };
         if let Some(record) = &mut effect.record {
             record.since = *since;
@@ -177,7 +178,7 @@ impl Shim {
                 );
                 let is_kept = is_refusal && !self.mechanisms.refusal_replicated();
                 let effect = is_stored.then_some(effect).filter(|_| !is_kept);
-                self.change_ended(partition, &hash);
+                self.change_ended(partition, &hash, effect.is_some());
                 self.pass_on(partition, effect, answer, awaited);
             }
             Err(error) => {
@@ -195,8 +196,8 @@ impl Shim {
     }
 
     /// An operation that was to change a key has ended.
-    pub(super) fn change_ended(&mut self, partition: u16, hash: &KeyHash) {
-        let confirmed = self.links.change(partition, |outbound| outbound.ended(hash));
+    fn change_ended(&mut self, partition: u16, hash: &KeyHash, has_changed: bool) {
+        let confirmed = self.links.change(partition, |outbound| outbound.ended(hash, has_changed));
         self.confirmed.extend(confirmed.flatten());
     }
 
@@ -204,7 +205,7 @@ impl Shim {
     pub(super) fn change_failed(&mut self, partition: u16, hash: &KeyHash) {
         self.links.change(partition, |outbound| {
             outbound.send_again(hash);
-            outbound.ended(hash)
+            outbound.ended(hash, false)
         });
         self.read_to_resend(partition);
     }
@@ -443,7 +444,7 @@ impl Shim {
     ) {
         self.decider.merged(hash, merged, is_stored);
         match is_stored {
-            true => self.change_ended(partition, hash),
+            true => self.change_ended(partition, hash, true),
             false => self.change_failed(partition, hash),
         }
         let inbound = self.links.inbound_mut(partition).filter(|inbound| inbound.is_in(round));
