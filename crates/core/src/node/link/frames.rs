@@ -132,6 +132,15 @@ pub enum LinkMessage {
         /// Never used twice.
         round: u64,
     },
+    /// ASK, to the one behind: no round is known here, since READY was lost, or forgotten.
+    Ask {
+        /// The partition.
+        partition: u16,
+        /// The epoch of its chain.
+        epoch: u32,
+        /// Its view.
+        view: u32,
+    },
     /// FRAME, to the one behind.
     Frame(Frame),
     /// CONFIRM, to the one before: the tail has all frames of this round up to this number.

@@ -5,7 +5,7 @@
 //! confirms to the replica before it.
 //!
 //! A replica takes frames in *rounds*. It begins one, with READY, when it enters a view or an
-//! epoch, when it has started, and when a frame is missing. Frames of a round are numbered without
+//! epoch, when it has started, when a frame is missing, and when the sender asks. Frames of a round are numbered without
 //! gaps, and frames of another round aren't taken: so of two connections only the newest counts,
 //! and nothing need be known of connections at all. A round begins with the state of all that the
 //! sender knows to be unconfirmed, then FLUSH. One replica begins a round once the one behind it
@@ -249,6 +249,14 @@ impl Links {
     pub(super) fn close(&mut self, partition: u16) {
         if let Some(inbound) = self.inbound.get_mut(&partition) {
             inbound.close();
+        }
+    }
+
+    /// The replica before knows of no round: another one begins, if one can.
+    pub(super) fn asked(&mut self, partition: u16, before: u16, term: Term) {
+        if self.inbound.get(&partition).is_some_and(|inbound| inbound.is_from(before, term)) {
+            self.close(partition);
+            self.be_ready(partition);
         }
     }
 

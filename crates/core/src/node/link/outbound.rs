@@ -1,7 +1,7 @@
 //! What goes to the replica behind this one.
 
 use super::unconfirmed::Unconfirmed;
-use super::{Answer, Effect, Frame, Term};
+use super::{Answer, Effect, Frame, LinkMessage, Term};
 use crate::control::CommandId;
 use crate::storage::{Lanes, OfferId};
 use crate::topology::ChainId;
@@ -54,6 +54,8 @@ pub(in crate::node) struct Outbound {
     is_flushed: bool,
     /// Something was confirmed since that was last asked.
     has_moved: bool,
+    /// The last frame, if it is a probe.
+    probe: Option<u64>,
 }
 
 impl Outbound {
@@ -70,6 +72,7 @@ impl Outbound {
             flush: None,
             is_flushed: false,
             has_moved: false,
+            probe: None,
         }
     }
 
@@ -89,7 +92,7 @@ impl Outbound {
     }
 
     fn begin_anew(&mut self) {
-        (self.number, self.flush, self.bytes) = (0, None, 0);
+        (self.number, self.flush, self.bytes, self.probe) = (0, None, 0, None);
         self.under_way.clear();
         self.awaited.iter_mut().for_each(|(number, _)| *number = WITH_FLUSH);
     }
@@ -112,6 +115,13 @@ impl Outbound {
     /// Frames that aren't confirmed, and their bytes.
     pub(super) fn under_way(&self) -> (usize, usize) {
         (self.under_way.len(), self.bytes)
+    }
+
+    /// ASK, if no round is known.
+    pub(in crate::node) fn ask(&self, partition: u16) -> Option<LinkMessage> {
+        let Term { epoch, view } = self.term;
+        let is_waiting = self.flow == Flow::Waiting;
+        is_waiting.then_some(LinkMessage::Ask { partition, epoch, view })
     }
 
     /// Whether what is decided now can be passed on.
@@ -228,13 +238,30 @@ impl Outbound {
         frame
     }
 
-    /// An empty frame, if none was confirmed for a while: if one is lost, the gap shows.
+    /// An empty frame, if none was confirmed for a while: if one before it is lost, the gap shows. It
+    /// is repeated itself.
     pub(in crate::node) fn probe(&mut self, partition: u16) -> Option<Frame> {
         let has_moved = std::mem::take(&mut self.has_moved);
         if has_moved || self.under_way.is_empty() {
             return None;
         }
-        self.frame(partition, None, None, false)
+        if let Some(number) = self.probe {
+            let (Term { epoch, view }, round) = (self.term, self.round()?);
+            let (effect, answer, is_flush) = (None, None, false);
+            return Some(Frame {
+                partition,
+                epoch,
+                view,
+                round,
+                number,
+                effect,
+                answer,
+                is_flush,
+            });
+        }
+        let probe = self.frame(partition, None, None, false)?;
+        self.probe = Some(probe.number);
+        Some(probe)
     }
 
     fn frame(
@@ -245,7 +272,7 @@ impl Outbound {
         is_flush: bool,
     ) -> Option<Frame> {
         let round = self.round()?;
-        self.number += 1;
+        (self.number, self.probe) = (self.number + 1, None);
         let (Term { epoch, view }, number) = (self.term, self.number);
         let frame = Frame { partition, epoch, view, round, number, effect, answer, is_flush };
         if let Some(effect) = &frame.effect {

@@ -14,6 +14,12 @@ impl Shim {
     /// Takes a message of another node.
     pub fn handle_link(&mut self, now: Now, from: u16, message: LinkMessage) {
         match message {
+            LinkMessage::Ask { partition, epoch, view } => {
+                let served = self.served_partition(partition);
+                if served.is_some_and(|(_, served)| served.is_serving()) {
+                    self.links.asked(partition, from, Term { epoch, view });
+                }
+            }
             LinkMessage::Frame(frame) => self.take_frame(from, frame),
             LinkMessage::Ready { partition, epoch, view, round } => {
                 self.begin_round(from, partition, Term { epoch, view }, round);
@@ -599,6 +605,9 @@ impl Shim {
                 self.served_partition(partition).is_some_and(|(_, served)| served.is_serving());
             if is_serving {
                 self.links.repeat(partition);
+                let outbound = self.links.outbound(partition);
+                let ask = outbound.and_then(|it| Some((it.next(), it.ask(partition)?)));
+                ask.into_iter().for_each(|(next, ask)| self.links.send(next, ask));
             }
             let probe = self.links.change(partition, |outbound| {
                 let next = outbound.next();
