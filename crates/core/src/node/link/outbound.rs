@@ -177,6 +177,11 @@ impl Outbound {
         self.unconfirmed.done(hash, has_changed)
     }
 
+    /// All that is stored of a key is passed on next.
+    pub(in crate::node) fn is_read(&mut self, hash: &KeyHash) {
+        self.unconfirmed.is_read(hash);
+    }
+
     /// It isn't known what is stored of a key: it is read, and sent.
     pub(in crate::node) fn send_again(&mut self, hash: &KeyHash) {
         self.unconfirmed.send_again(hash);

@@ -88,13 +88,17 @@ impl Unconfirmed {
         self.keys.remove_entry(hash).map(|(hash, entry)| (hash, entry.key))
     }
 
-    /// This frame brings a key's state.
+    /// This frame brings what has changed of a key.
     pub(super) fn sent(&mut self, hash: &KeyHash, number: u64) {
-        self.reading.remove(hash);
         if let Some(entry) = self.keys.get_mut(hash) {
             (entry.number, entry.has_changed) = (Some(number), false);
             self.sent.push_back((number, *hash));
         }
+    }
+
+    /// The next frame brings all that is stored of a key.
+    pub(super) fn is_read(&mut self, hash: &KeyHash) {
+        self.reading.remove(hash);
     }
 
     /// A round begins: all keys have to be sent, unless it `resends` nothing.
@@ -198,11 +202,15 @@ mod tests {
         let mut unconfirmed = Unconfirmed::default();
         unconfirmed.restore(HASH, b"key".to_vec(), vec![3]);
         unconfirmed.begin(true);
-        assert_eq!(unconfirmed.confirm(9), []);
+        assert_eq!(unconfirmed.confirm(8), []);
         assert_eq!(unconfirmed.read_next(), Some((HASH, b"key".to_vec())));
         assert!(!unconfirmed.is_all_sent() && unconfirmed.reading() == 1);
         noted(&mut unconfirmed, 3);
         assert_eq!(unconfirmed.done(&HASH, false), None, "it is being read, and was never sent");
+        unconfirmed.sent(&HASH, 9);
+        assert!(!unconfirmed.is_all_sent(), "that isn't all of it");
+        assert_eq!(unconfirmed.confirm(9), []);
+        unconfirmed.is_read(&HASH);
         unconfirmed.sent(&HASH, 10);
         assert!(unconfirmed.is_all_sent());
         unconfirmed.begin(true);

@@ -396,6 +396,10 @@ impl Shim {
         }
         for _ in 0..REFRESH_BATCH {
             let Some(hash) = self.replica.next_refresh() else { return };
+            // Of several replicas the tail knows what is to be shown.
+            if self.is_passed_on(&hash) {
+                continue;
+            }
             let Some(key) = self.decider.marked_key(&hash).map(<[u8]>::to_vec) else { continue };
             let pending = Pending::Refresh { hash, key: key.clone() };
             self.replica.submit(pending, |id| EngineOp::Get { id, hash, key });

@@ -374,6 +374,9 @@ impl Shim {
             }
         }
         match (pending, done.result) {
+            // Its replicas have changed meanwhile.
+            (Pending::Read(request) | Pending::Pull(request) | Pending::Scan(request, _), _)
+                if !self.is_in_view(&request.header) => {}
             (Pending::Read(request), Ok(EngineReply::Got(record))) => {
                 self.answer_read(now, &request, record)
             }
@@ -422,7 +425,9 @@ impl Shim {
                 let value_bytes = record.map_or(0, |record| record.value.len());
                 self.offer(now, &hash, &key, value_bytes, Offer::NAMED);
             }
-            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
+            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record)))
+                if !self.is_passed_on(&hash) =>
+            {
                 self.update_cache(hash, &key, &record.unwrap_or_default());
             }
             (Pending::Refill(refill), result) => {

@@ -8,7 +8,7 @@ use crate::node::replica::{PassOn, Pending, Request};
 use crate::storage::{EngineError, EngineOp, EngineReply, Lanes, Mark, Record, Source};
 use crate::time::Now;
 use crate::topology::ChainId;
-use switchback_wire::{KeyHash, Op, Status};
+use switchback_wire::{Header, KeyHash, Op, Status};
 
 impl Shim {
     /// Takes a message of another node.
@@ -277,8 +277,16 @@ impl Shim {
         !waits
     }
 
+    /// Whether a packet names the view in which this node has a replica of its partition.
+    pub(super) fn is_in_view(&self, header: &Header) -> bool {
+        self.told(&header.key_hash).is_some_and(|(served, config)| {
+            served.is_mine(header.partition)
+                && config.map.numbered(header.partition).view == header.view
+        })
+    }
+
     /// Whether a packet names the epoch and the view in which its partition is served here.
-    pub(super) fn is_of_term(&self, header: &switchback_wire::Header) -> bool {
+    pub(super) fn is_of_term(&self, header: &Header) -> bool {
         let Some((_, served)) = self.served_partition(header.partition) else { return false };
         served.term(header.partition) == Term { epoch: header.epoch, view: header.view }
     }
@@ -378,6 +386,7 @@ impl Shim {
                 let mark = Some(self.decider.mark_of(&hash));
                 let completions = self.decider.completions_of(&lanes);
                 let effect = Effect { record, mark, completions, ..Effect::of(hash, key) };
+                self.links.change(partition, |outbound| outbound.is_read(&hash));
                 self.pass_on(partition, Some(effect), None, None);
                 self.read_to_resend(partition);
             }

@@ -377,7 +377,9 @@ impl Shim {
             if let Some(partition) = self.partition_of(&hash) {
                 self.pass_on(partition, effect, Some(answer), None);
             }
-        } else if let Answer::Packet { header, value, key } = answer {
+        } else if let Answer::Packet { header, value, key } = answer
+            && self.is_in_view(&header)
+        {
             self.replica.send(to, header, &value, &key);
         }
     }
