@@ -81,6 +81,8 @@ pub struct Frame {
     pub epoch: u32,
     /// Its view.
     pub view: u32,
+    /// The life of its sender, which knows nothing of what it sent in an earlier one.
+    pub boot: u64,
     /// The round that its receiver has begun.
     pub round: u64,
     /// From 1, without gaps.

@@ -22,7 +22,7 @@ pub(in crate::node) enum Taken {
     Before(u64),
     /// It is of another round, or there is none.
     Strange,
-    /// One before it is missing: the round has ended.
+    /// One before it is missing, or the sender is in another life: the round has ended.
     Gap,
 }
 
@@ -33,8 +33,9 @@ pub(in crate::node) struct Inbound {
     term: Term,
     /// The round that is open.
     round: Option<u64>,
-    /// The last frame that was taken.
+    /// The last frame that was taken, and the life of its sender.
     last: u64,
+    boot: u64,
     queue: VecDeque<Arrived>,
     /// Up to here the tail is known to have all.
     confirmed: u64,
@@ -51,6 +52,7 @@ impl Inbound {
             term,
             round: None,
             last: 0,
+            boot: 0,
             queue: VecDeque::new(),
             confirmed: 0,
             is_asked: false,
@@ -112,14 +114,15 @@ impl Inbound {
             self.is_asked = true;
             return Taken::Strange;
         }
-        if frame.number <= self.last {
-            return Taken::Before(self.confirmed);
-        }
-        if frame.number > self.last + 1 {
+        let is_of_another_life = self.last > 0 && frame.boot != self.boot;
+        if is_of_another_life || frame.number > self.last + 1 {
             self.close();
             return Taken::Gap;
         }
-        self.last = frame.number;
+        if frame.number <= self.last {
+            return Taken::Before(self.confirmed);
+        }
+        (self.last, self.boot) = (frame.number, frame.boot);
         self.push(frame);
         Taken::Next
     }

@@ -75,6 +75,7 @@ pub(super) struct Links {
     outbound: BTreeMap<u16, Outbound>,
     inbound: BTreeMap<u16, Inbound>,
     messages: VecDeque<(u16, LinkMessage)>,
+    boot: u64,
     next_round: u64,
     /// Frames under way, and their bytes.
     frames: usize,
@@ -88,6 +89,7 @@ impl Links {
             outbound: BTreeMap::new(),
             inbound: BTreeMap::new(),
             messages: VecDeque::new(),
+            boot,
             next_round: boot << 32 | 1,
             frames: 0,
             bytes: 0,
@@ -194,7 +196,9 @@ impl Links {
             Some(next) if self.outbound.contains_key(&partition) => {
                 self.change(partition, |outbound| outbound.enter(term, next));
             }
-            Some(next) => _ = self.outbound.insert(partition, Outbound::new(term, next)),
+            Some(next) => {
+                self.outbound.insert(partition, Outbound::new(self.boot, term, next));
+            }
             None if is_durable => {
                 self.change(partition, Outbound::stop);
                 if let Some(outbound) = self.outbound.remove(&partition) {

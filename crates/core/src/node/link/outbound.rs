@@ -37,6 +37,7 @@ enum Flow {
 /// The link to the replica behind.
 #[derive(Debug)]
 pub(in crate::node) struct Outbound {
+    boot: u64,
     next: u16,
     term: Term,
     flow: Flow,
@@ -56,11 +57,14 @@ pub(in crate::node) struct Outbound {
     has_moved: bool,
     /// The last frame, if it is a probe.
     probe: Option<u64>,
+    /// The last round that was begun: none is begun twice.
+    begun: u64,
 }
 
 impl Outbound {
-    pub(super) fn new(term: Term, next: u16) -> Outbound {
+    pub(super) fn new(boot: u64, term: Term, next: u16) -> Outbound {
         Outbound {
+            boot,
             next,
             term,
             flow: Flow::Waiting,
@@ -73,6 +77,7 @@ impl Outbound {
             is_flushed: false,
             has_moved: false,
             probe: None,
+            begun: 0,
         }
     }
 
@@ -189,9 +194,11 @@ impl Outbound {
 
     /// The replica behind has begun a round. Whether it is a new one.
     pub(in crate::node) fn begin(&mut self, round: u64, resends: bool) -> bool {
-        if self.round() == Some(round) {
+        // They rise within a life of the node behind.
+        if round >> 32 == self.begun >> 32 && round <= self.begun {
             return false;
         }
+        self.begun = round;
         self.flow = Flow::Resending { round };
         self.begin_anew();
         self.unconfirmed.begin(resends);
@@ -251,12 +258,13 @@ impl Outbound {
             return None;
         }
         if let Some(number) = self.probe {
-            let (Term { epoch, view }, round) = (self.term, self.round()?);
+            let (Term { epoch, view }, round, boot) = (self.term, self.round()?, self.boot);
             let (effect, answer, is_flush) = (None, None, false);
             return Some(Frame {
                 partition,
                 epoch,
                 view,
+                boot,
                 round,
                 number,
                 effect,
@@ -278,8 +286,9 @@ impl Outbound {
     ) -> Option<Frame> {
         let round = self.round()?;
         (self.number, self.probe) = (self.number + 1, None);
-        let (Term { epoch, view }, number) = (self.term, self.number);
-        let frame = Frame { partition, epoch, view, round, number, effect, answer, is_flush };
+        let (Term { epoch, view }, boot, number) = (self.term, self.boot, self.number);
+        let frame =
+            Frame { partition, epoch, view, boot, round, number, effect, answer, is_flush };
         if let Some(effect) = &frame.effect {
             self.unconfirmed.sent(&effect.hash, number);
         }
