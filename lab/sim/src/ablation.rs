@@ -32,6 +32,8 @@ pub struct Ablation {
     pub mechanisms: Mechanisms,
     /// The scheme that misses it.
     pub scheme: Scheme,
+    /// Whether it takes several replicas of a partition to miss it.
+    pub replicated: bool,
     /// What the racks are about that miss it soonest.
     pub focus: Option<Focus>,
     /// How many seeds are enough to catch it.
@@ -57,6 +59,13 @@ const CLEANED: &[Check] = &[
     Check::Linearizable,
     Check::AcknowledgedWriteLost,
 ];
+/// What replicas lack, or have before others.
+const REPLICAS: &[Check] = &[
+    Check::MembersLackTold,
+    Check::ReplicasDiffer,
+    Check::AcknowledgedWriteLost,
+    Check::Linearizable,
+];
 /// Clients miss what keepers lack when a recovery takes it from them.
 const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
 const ALL: Mechanisms = Mechanisms::ALL;
@@ -73,6 +82,7 @@ const fn without(
         features,
         mechanisms,
         scheme: Scheme::FarReach,
+        replicated: false,
         focus: None,
         seeds: 0,
         hint: None,
@@ -737,7 +747,131 @@ impl Ablation {
         .of_copies(400)
         .hinted(249)
         .by(&[Check::Linearizable]),
+        parts(
+            "answer-at-head",
+            "the tail says that a write ran",
+            Mechanisms { tail_answers: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "refuse-at-head",
+            "the tail refuses a conditional write",
+            Mechanisms { tail_refuses: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "superseded-at-head",
+            "the tail says that a write has run before, or that a newer one has overwritten it",
+            Mechanisms { tail_answers_again: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "bounce-at-head",
+            "the tail sends a write back to the switch",
+            Mechanisms { tail_bounces: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "marks-at-head",
+            "all replicas have the marks",
+            Mechanisms { marks_replicated: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "completions-at-head",
+            "all replicas have the completions of conditional writes",
+            Mechanisms { completions_replicated: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "offer-unconfirmed",
+            "a key is offered once the tail has its mark",
+            Mechanisms { offer_confirmed: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "evict-unconfirmed",
+            "a record of the cache counts as stored once the tail has it",
+            Mechanisms { store_confirmed: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "no-resend",
+            "a round of frames begins with all that is unconfirmed",
+            Mechanisms { resent: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "no-durable-unconfirmed",
+            "what is unconfirmed is known after a restart",
+            Mechanisms { durable_unconfirmed: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "old-links",
+            "a frame of another round isn't taken",
+            Mechanisms { frames_of_round: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "no-view-frames",
+            "a frame of another view isn't taken",
+            Mechanisms { frames_of_view: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "switch-last",
+            "switches route by a view before nodes enter it",
+            Mechanisms { switch_first: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "floor-over-unconfirmed",
+            "no floor rises above a number that is unconfirmed",
+            Mechanisms { floor_below_unconfirmed: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "refusal-fenced-at-head",
+            "the fence of a refused write goes to all replicas",
+            Mechanisms { refusal_replicated: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "release-before-flush",
+            "a node is released once all that was unconfirmed is at the tail",
+            Mechanisms { release_after_flush: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
+        parts(
+            "view-before-recovery",
+            "a view that begins with an epoch answers once that is recovered",
+            Mechanisms { view_waits_for_recovery: false, ..ALL },
+        )
+        .of_replicas(100, None)
+        .by(REPLICAS),
     ];
+
+    /// Caught in as many racks with several replicas of each partition.
+    const fn of_replicas(self, seeds: u64, focus: Option<Focus>) -> Ablation {
+        Ablation { replicated: true, seeds, focus, ..self }
+    }
 
     /// Caught in as many racks of spines and leaves whose keys come and go.
     const fn of_copies(self, seeds: u64) -> Ablation {

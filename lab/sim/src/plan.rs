@@ -404,13 +404,13 @@ impl Plan {
             plan.backup_every_us = random.logarithmic(10_000, 1_000_000);
             plan.times.backup_flush_us = random.logarithmic(1_000, 500_000);
         }
-        plan
+        if ablation.replicated { plan.replicated() } else { plan }
     }
 
     /// The same with two or three replicas of each partition, if the scheme can have them. Nodes may
     /// be lost for good; no epoch is without a switch, and no backup is made.
     pub fn replicated(mut self) -> Plan {
-        if self.scheme.has_copies() {
+        if self.scheme.has_copies() || self.topology.replicas > 1 {
             return self;
         }
         let mut random = Random::new(self.seed ^ 0x4e91_1ca5);
@@ -420,10 +420,11 @@ impl Plan {
         self.times.bypass_us = None;
         self.backup_every_us = 0;
         let delays_us = self.control.delay_us + self.control.jitter_us;
-        self.times.node_timeout_us =
-            self.times.heartbeat_us * random.between(3, 20) + 10 * delays_us;
-        if self.faults.every_us > 0 && random.chance(0.6) {
-            self.faults.weights.push((FaultKind::LoseNode, random.between(1, 8) as u32));
+        let least_us = 3 * self.times.heartbeat_us + 10 * delays_us;
+        // Some racks lose nodes at once that are only slow, others hardly any.
+        self.times.node_timeout_us = random.logarithmic(least_us, 20 * least_us + 2_000_000);
+        if self.faults.every_us > 0 && random.chance(0.5) {
+            self.faults.weights.push((FaultKind::LoseNode, random.between(1, 4) as u32));
         }
         self
     }

@@ -238,7 +238,8 @@ impl World {
     pub(super) fn is_settled(&self) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
-        if !idle || !self.control.is_prompt(self.now_us) {
+        let is_prompt = self.control.is_prompt(self.now_us) && self.links.is_prompt(self.now_us);
+        if !idle || !is_prompt || !self.are_replicas_ready() {
             return false;
         }
         let now = self.now(Part::Controller);

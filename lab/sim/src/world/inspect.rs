@@ -168,7 +168,8 @@ impl World {
         }
     }
 
-    /// In the end all replicas have the same of each key.
+    /// In the end all replicas have the same record of each key, and none an offer that the head
+    /// lacks.
     pub(super) fn check_replicas(&mut self, now_ms: u64) {
         if !self.rack_is_replicated() {
             return;
@@ -184,19 +185,35 @@ impl World {
                 (record, engine.is_offered(&hash))
             };
             let replicas = &self.map.of(hash).replicas;
-            let is_other = |node: &&u16| of(**node) != of(replicas[0]);
+            // That an offer was cleared may be lost at the head, where a commit failed.
+            let (record, is_offered) = of(replicas[0]);
+            let is_other =
+                |node: &&u16| of(**node).0 != record || (of(**node).1 && !is_offered);
             if let Some(other) = replicas.iter().find(is_other) {
-                differing = Some(format!(
-                    "of key {key} node{} has {:?}, node{other} {:?}",
-                    replicas[0],
-                    of(replicas[0]),
-                    of(*other)
-                ));
+                let text = |node: u16| {
+                    let (record, is_offered) = of(node);
+                    let offered = if is_offered { ", offered" } else { "" };
+                    let seq = record.map_or(Seq::NONE, |record| record.seq);
+                    let base = record.map_or(Seq::NONE, Record::base);
+                    format!("node{node} has {seq} since {base}{offered}")
+                };
+                let (one, other) = (text(replicas[0]), text(*other));
+                differing = Some(format!("of key {key} {one}, {other}"));
             }
         }
         if let Some(text) = differing {
             self.fail(Violation::general(Check::ReplicasDiffer, text));
         }
+    }
+
+    /// Whether replicas take what those before them pass on.
+    pub(super) fn are_replicas_ready(&self) -> bool {
+        let is_needed = |node: u16| self.map.numbers_of(node).contains(&true);
+        let flows = |slot: &super::NodeSlot| {
+            slot.shim.as_ref().is_some_and(|shim| shim.are_links_flowing())
+        };
+        let mut nodes = (0..).zip(&self.nodes);
+        !self.rack_is_replicated() || nodes.all(|(node, slot)| !is_needed(node) || flows(slot))
     }
 
     /// Whether no replica waits for another one.

@@ -153,6 +153,11 @@ impl Links {
         self.frames
     }
 
+    /// Whether what is decided now can be passed on, of all partitions.
+    pub(super) fn are_flowing(&self) -> bool {
+        self.outbound.values().all(Outbound::is_flowing)
+    }
+
     /// Keys that are unconfirmed.
     pub(super) fn unconfirmed(&self) -> impl Iterator<Item = &KeyHash> {
         self.outbound.values().flat_map(Outbound::unconfirmed)

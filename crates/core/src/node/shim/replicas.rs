@@ -39,6 +39,11 @@ impl Shim {
         self.links.poll()
     }
 
+    /// Whether the replicas behind this one take what it passes on, of all its partitions.
+    pub fn are_links_flowing(&self) -> bool {
+        self.links.are_flowing()
+    }
+
     /// Frames that no tail has confirmed.
     pub fn frames_under_way(&self) -> usize {
         self.links.frames()
