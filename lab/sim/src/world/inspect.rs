@@ -187,8 +187,7 @@ impl World {
             let replicas = &self.map.of(hash).replicas;
             // That an offer was cleared may be lost at the head, where a commit failed.
             let (record, is_offered) = of(replicas[0]);
-            let is_other =
-                |node: &&u16| of(**node).0 != record || (of(**node).1 && !is_offered);
+            let is_other = |node: &&u16| of(**node).0 != record || (of(**node).1 && !is_offered);
             if let Some(other) = replicas.iter().find(is_other) {
                 let text = |node: u16| {
                     let (record, is_offered) = of(node);

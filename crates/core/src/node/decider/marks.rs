@@ -21,7 +21,7 @@ pub(super) struct MarkedKey {
     pub(super) value_bytes: u32,
     /// How often the switch had counted it when it was offered.
     pub(super) count: u32,
-    /// The offer's mark is durable, so that it may be sent.
+    /// The offer's mark is durable, at all replicas, so that it may be sent.
     pub(super) durable: bool,
     /// The controller has confirmed the offer.
     pub(super) known: bool,
@@ -201,14 +201,32 @@ impl Marks {
     }
 
     /// A mark that was merged is durable, or couldn't be made so: then there was no offer, unless
-    /// that is durable from before.
-    pub(super) fn merged(&mut self, hash: &KeyHash, mark: &Mark, is_saved: bool) {
+    /// that is durable from before. At the tail (`is_last`) all replicas have it then.
+    pub(super) fn merged(&mut self, hash: &KeyHash, mark: &Mark, is_saved: bool, is_last: bool) {
         let Some(marked) = self.keys.get_mut(hash) else { return };
         if is_saved {
             marked.saved_fence = marked.saved_fence.max(mark.fence);
-            marked.durable |= marked.mark.offer == mark.offer;
+            marked.durable |= is_last && marked.mark.offer == mark.offer;
         } else if marked.mark.offer == mark.offer && !marked.durable {
             self.clear_offer(hash, mark.offer);
+        }
+    }
+
+    /// Not all replicas may have a key's mark.
+    pub(super) fn unconfirmed(&mut self, hash: &KeyHash) {
+        if let Some(marked) = self.keys.get_mut(hash) {
+            marked.durable = false;
+        }
+    }
+
+    /// All replicas have a key's mark: its offer may be sent.
+    pub(super) fn confirmed(&mut self, hash: &KeyHash) {
+        if let Some(marked) = self.keys.get_mut(hash)
+            && marked.mark.is_offered()
+            && !marked.durable
+        {
+            marked.durable = true;
+            self.to_offer.push_back(*hash);
         }
     }
 

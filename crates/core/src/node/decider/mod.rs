@@ -60,17 +60,6 @@ pub(super) struct Merged {
     pub(super) completions: Vec<LaneCompletion>,
 }
 
-/// Whether an offer may be sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sendable {
-    /// It may.
-    Now,
-    /// Not all replicas have its mark.
-    Later,
-    /// It is another node's to send it.
-    Never,
-}
-
 /// What a node knows to decide requests by.
 #[derive(Debug)]
 pub(super) struct Decider {
@@ -284,16 +273,38 @@ impl Decider {
             && self.mechanisms.completions_replicated()
     }
 
-    /// What was merged is durable, or couldn't be made so.
-    pub(super) fn merged(&mut self, hash: &KeyHash, merged: &Merged, is_saved: bool) {
+    /// What was merged is durable, or couldn't be made so; at the tail, if the node `is_last`.
+    pub(super) fn merged(
+        &mut self,
+        hash: &KeyHash,
+        merged: &Merged,
+        is_saved: bool,
+        is_last: bool,
+    ) {
         if let Some(mark) = &merged.mark {
-            self.marks.merged(hash, &mark.unwrap_or_default(), is_saved);
+            self.marks.merged(hash, &mark.unwrap_or_default(), is_saved, is_last);
         }
         for done in merged.completions.iter().filter(|_| is_saved) {
             if self.is_news(done) {
                 self.completions.insert(done.lane, *done);
             }
         }
+    }
+
+    /// Not all replicas may have a key's mark.
+    pub(super) fn mark_unconfirmed(&mut self, hash: &KeyHash) {
+        self.marks.unconfirmed(hash);
+    }
+
+    /// All replicas have a key's mark.
+    pub(super) fn mark_confirmed(&mut self, hash: &KeyHash) {
+        self.marks.confirmed(hash);
+    }
+
+    /// A key's offer that isn't known to be at all replicas, and the length of its value.
+    pub(super) fn unconfirmed_offer(&self, hash: &KeyHash) -> Option<(OfferId, u32)> {
+        let marked = self.marks.get(hash).filter(|marked| !marked.durable)?;
+        marked.mark.is_offered().then_some((marked.mark.offer, marked.value_bytes))
     }
 
     /// What a key is marked with.
@@ -386,12 +397,12 @@ impl Decider {
         Some(offer)
     }
 
-    /// The offers of a chain's keys that the controller hasn't confirmed, of those that may be
-    /// sent.
+    /// The offers of a chain's keys that the controller hasn't confirmed, of those whose
+    /// partition the node heads.
     pub(super) fn open_offers(
         &mut self,
         chain: ChainId,
-        sendable: impl Fn(&KeyHash) -> Sendable,
+        is_headed: impl Fn(&KeyHash) -> bool,
     ) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut again = Vec::new();
@@ -404,12 +415,10 @@ impl Decider {
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
-            match sendable(&hash) {
-                Sendable::Now => offers.push(marked.offer(&hash)),
-                Sendable::Later => {}
-                Sendable::Never => continue,
+            if is_headed(&hash) {
+                offers.push(marked.offer(&hash));
+                again.push(hash);
             }
-            again.push(hash);
         }
         self.marks.to_offer.extend(again);
         offers

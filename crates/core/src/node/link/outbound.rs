@@ -287,8 +287,7 @@ impl Outbound {
         let round = self.round()?;
         (self.number, self.probe) = (self.number + 1, None);
         let (Term { epoch, view }, boot, number) = (self.term, self.boot, self.number);
-        let frame =
-            Frame { partition, epoch, view, boot, round, number, effect, answer, is_flush };
+        let frame = Frame { partition, epoch, view, boot, round, number, effect, answer, is_flush };
         if let Some(effect) = &frame.effect {
             self.unconfirmed.sent(&effect.hash, number);
         }

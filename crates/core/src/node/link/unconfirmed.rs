@@ -63,11 +63,7 @@ impl Unconfirmed {
 
     /// An operation that was to change a key has ended, and has changed it: then a frame brings that
     /// next; or not. The key, if it is confirmed by now.
-    pub(super) fn done(
-        &mut self,
-        hash: &KeyHash,
-        has_changed: bool,
-    ) -> Option<(KeyHash, Vec<u8>)> {
+    pub(super) fn done(&mut self, hash: &KeyHash, has_changed: bool) -> Option<(KeyHash, Vec<u8>)> {
         let entry = self.keys.get_mut(hash)?;
         entry.under_way = entry.under_way.saturating_sub(1);
         entry.has_changed |= has_changed;

@@ -4,7 +4,6 @@ use super::{NodeTimer, Progress, Served, Shim, state};
 use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
-use crate::node::decider::Sendable;
 use crate::node::link::Awaited;
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId, OpId};
@@ -331,19 +330,10 @@ impl Shim {
         if !self.chains[chain].is_released() {
             return;
         }
-        let (links, config, index) = (&self.links, self.chains[chain].config(), self.index);
-        let sendable = |hash: &KeyHash| {
-            let Some(config) = config else { return Sendable::Never };
-            let partition = config.map.of(*hash);
-            if partition.head() != index {
-                Sendable::Never
-            } else if links.is_unconfirmed(partition.number, hash) {
-                Sendable::Later
-            } else {
-                Sendable::Now
-            }
-        };
-        let offers = self.decider.open_offers(chain, sendable);
+        let (config, index) = (self.chains[chain].config(), self.index);
+        let is_headed =
+            |hash: &KeyHash| config.is_some_and(|config| config.is_head_of(index, chain, hash));
+        let offers = self.decider.open_offers(chain, is_headed);
         let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });

@@ -209,7 +209,7 @@ impl Shim {
     /// An operation that was to change a key has ended.
     fn change_ended(&mut self, partition: u16, hash: &KeyHash, has_changed: bool) {
         let confirmed = self.links.change(partition, |outbound| outbound.ended(hash, has_changed));
-        self.confirmed.extend(confirmed.flatten());
+        self.keys_confirmed(confirmed.flatten());
     }
 
     /// It has failed: what is stored is read and sent.
@@ -392,7 +392,13 @@ impl Shim {
                 let completions = self.decider.completions_of(&lanes);
                 let effect = Effect { record, mark, completions, ..Effect::of(hash, key) };
                 self.links.change(partition, |outbound| outbound.is_read(&hash));
-                self.pass_on(partition, Some(effect), None, None);
+                // A key that changes all the time is never confirmed as a whole.
+                let offer = self.decider.unconfirmed_offer(&hash);
+                let is_head = self.links.inbound(partition).is_none();
+                let awaited = offer
+                    .filter(|_| is_head)
+                    .map(|(offer, value_bytes)| Awaited::Offer { hash, offer, value_bytes });
+                self.pass_on(partition, Some(effect), None, awaited);
                 self.read_to_resend(partition);
             }
             // It is read again when it is time to repeat.
@@ -462,7 +468,8 @@ impl Shim {
         merged: &crate::node::decider::Merged,
         is_stored: bool,
     ) {
-        self.decider.merged(hash, merged, is_stored);
+        let is_last = !self.links.has_outbound(partition);
+        self.decider.merged(hash, merged, is_stored, is_last);
         match is_stored {
             true => self.change_ended(partition, hash, true),
             false => self.change_failed(partition, hash),
@@ -515,12 +522,20 @@ impl Shim {
         }
     }
 
+    /// All replicas have what is stored of these keys.
+    fn keys_confirmed(&mut self, keys: impl IntoIterator<Item = (KeyHash, Vec<u8>)>) {
+        for (hash, key) in keys {
+            self.decider.mark_confirmed(&hash);
+            self.confirmed.push((hash, key));
+        }
+    }
+
     /// The tail has the frames of a round up to this one.
     fn frames_confirmed(&mut self, partition: u16, round: u64, number: u64) {
         let confirmed = self.links.change(partition, |outbound| outbound.confirm(round, number));
         let Some((keys, reached)) = confirmed else { return };
-        self.confirmed.extend(keys);
         reached.into_iter().for_each(|awaited| self.reached(partition, awaited));
+        self.keys_confirmed(keys);
         self.read_to_resend(partition);
         self.release_if_flushed();
     }
@@ -576,8 +591,8 @@ impl Shim {
                 self.replica.refresh(offered.into_iter());
             }
             let Left { confirmed, reached, lost } = left;
-            self.confirmed.extend(confirmed);
             reached.into_iter().for_each(|awaited| self.reached(partition, awaited));
+            self.keys_confirmed(confirmed);
             lost.into_iter().for_each(|awaited| self.lost(awaited));
             if is_durable {
                 self.links.be_ready(partition);
@@ -593,7 +608,10 @@ impl Shim {
                 continue;
             }
             match self.passed_on(&hash) {
-                Some(partition) => self.links.restore(partition, hash, key, lanes),
+                Some(partition) => {
+                    self.decider.mark_unconfirmed(&hash);
+                    self.links.restore(partition, hash, key, lanes);
+                }
                 None => self.confirmed.push((hash, key)),
             }
         }
