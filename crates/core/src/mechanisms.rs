@@ -185,8 +185,6 @@ mechanisms! {
     tail_refuses,
     /// So is that a write has run before, or that a newer one has overwritten it (R2).
     tail_answers_again,
-    /// So is a write that goes back to the switch (R2).
-    tail_bounces,
     /// All replicas have the marks (R4).
     marks_replicated,
     /// All replicas have the completions (R4).
@@ -203,16 +201,8 @@ mechanisms! {
     frames_of_round,
     /// A frame of another view isn't taken (R8).
     frames_of_view,
-    /// The switch routes by a view before any node enters it (R9).
-    switch_first,
     /// No floor rises above a number that is unconfirmed (R14).
     floor_below_unconfirmed,
-    /// The fence of a refused write goes to all replicas (R15).
-    refusal_replicated,
-    /// A node is released once all that was unconfirmed is at the tail (R16).
-    release_after_flush,
-    /// A view that begins with an epoch answers nothing before that is recovered (R17).
-    view_waits_for_recovery,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
     /// 7).
     synced_spool,

@@ -59,12 +59,14 @@ const CLEANED: &[Check] = &[
     Check::Linearizable,
     Check::AcknowledgedWriteLost,
 ];
-/// What replicas lack, or have before others.
-const REPLICAS: &[Check] = &[
+/// What replicas lack.
+const LACKED: &[Check] = &[
+    Check::Linearizable,
+    Check::AcknowledgedWriteLost,
+    Check::Stored,
+    Check::ReleasedTooEarly,
     Check::MembersLackTold,
     Check::ReplicasDiffer,
-    Check::AcknowledgedWriteLost,
-    Check::Linearizable,
 ];
 /// Clients miss what keepers lack when a recovery takes it from them.
 const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
@@ -752,125 +754,94 @@ impl Ablation {
             "the tail says that a write ran",
             Mechanisms { tail_answers: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(20)
+        .by(LACKED),
         parts(
             "refuse-at-head",
             "the tail refuses a conditional write",
             Mechanisms { tail_refuses: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(60)
+        .by(LACKED),
         parts(
             "superseded-at-head",
             "the tail says that a write has run before, or that a newer one has overwritten it",
             Mechanisms { tail_answers_again: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
-        parts(
-            "bounce-at-head",
-            "the tail sends a write back to the switch",
-            Mechanisms { tail_bounces: false, ..ALL },
-        )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(20)
+        .by(LACKED),
         parts(
             "marks-at-head",
             "all replicas have the marks",
             Mechanisms { marks_replicated: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(40)
+        .by(LACKED),
         parts(
             "completions-at-head",
             "all replicas have the completions of conditional writes",
             Mechanisms { completions_replicated: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(200)
+        .hinted(73)
+        .by(&[Check::WriteRanTwice, Check::Condition, Check::Linearizable]),
         parts(
             "offer-unconfirmed",
             "a key is offered once the tail has its mark",
             Mechanisms { offer_confirmed: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(100)
+        .hinted(10)
+        .by(LACKED),
         parts(
             "evict-unconfirmed",
             "a record of the cache counts as stored once the tail has it",
             Mechanisms { store_confirmed: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(40)
+        .by(LACKED),
         parts(
             "no-resend",
             "a round of frames begins with all that is unconfirmed",
             Mechanisms { resent: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(40)
+        .by(LACKED),
         parts(
             "no-durable-unconfirmed",
             "what is unconfirmed is known after a restart",
             Mechanisms { durable_unconfirmed: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(40)
+        .by(LACKED),
         parts(
             "old-links",
             "a frame of another round isn't taken",
             Mechanisms { frames_of_round: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(40)
+        .by(LACKED),
         parts(
             "no-view-frames",
             "a frame of another view isn't taken",
             Mechanisms { frames_of_view: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
-        parts(
-            "switch-last",
-            "switches route by a view before nodes enter it",
-            Mechanisms { switch_first: false, ..ALL },
-        )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(200)
+        .hinted(47)
+        .by(LACKED),
         parts(
             "floor-over-unconfirmed",
             "no floor rises above a number that is unconfirmed",
             Mechanisms { floor_below_unconfirmed: false, ..ALL },
         )
-        .of_replicas(100, None)
-        .by(REPLICAS),
-        parts(
-            "refusal-fenced-at-head",
-            "the fence of a refused write goes to all replicas",
-            Mechanisms { refusal_replicated: false, ..ALL },
-        )
-        .of_replicas(100, None)
-        .by(REPLICAS),
-        parts(
-            "release-before-flush",
-            "a node is released once all that was unconfirmed is at the tail",
-            Mechanisms { release_after_flush: false, ..ALL },
-        )
-        .of_replicas(100, None)
-        .by(REPLICAS),
-        parts(
-            "view-before-recovery",
-            "a view that begins with an epoch answers once that is recovered",
-            Mechanisms { view_waits_for_recovery: false, ..ALL },
-        )
-        .of_replicas(100, None)
-        .by(REPLICAS),
+        .of_replicas(100)
+        .hinted(26)
+        .by(LACKED),
     ];
 
     /// Caught in as many racks with several replicas of each partition.
-    const fn of_replicas(self, seeds: u64, focus: Option<Focus>) -> Ablation {
-        Ablation { replicated: true, seeds, focus, ..self }
+    const fn of_replicas(self, seeds: u64) -> Ablation {
+        Ablation { replicated: true, seeds, ..self }
     }
 
     /// Caught in as many racks of spines and leaves whose keys come and go.

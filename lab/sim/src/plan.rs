@@ -423,6 +423,10 @@ impl Plan {
         let least_us = 3 * self.times.heartbeat_us + 10 * delays_us;
         // Some racks lose nodes at once that are only slow, others hardly any.
         self.times.node_timeout_us = random.logarithmic(least_us, 20 * least_us + 2_000_000);
+        if self.ablation.replicated && self.faults.every_us > 0 {
+            self.faults.weights.push((FaultKind::LoseNode, 8));
+            self.times.node_timeout_us = random.logarithmic(least_us, 4 * least_us);
+        }
         if self.faults.every_us > 0 && random.chance(0.5) {
             self.faults.weights.push((FaultKind::LoseNode, random.between(1, 4) as u32));
         }

@@ -84,9 +84,6 @@ impl Chain {
         }
         self.views.step = Step::Routing;
         self.command_members(cx, SwitchCommand::Views(cx.directory.views(self.id)));
-        if !cx.mechanisms.switch_first() {
-            self.views_routed(cx);
-        }
     }
 
     /// All switches route by the views that they were told.

@@ -116,7 +116,6 @@ impl Shim {
 
     /// Rule 8. Nothing of the chain is served from here on until the new state is durable.
     fn change_epoch(&mut self, chain: ChainId, id: CommandId, epoch: u32, config: NodeConfig) {
-        let waits = self.mechanisms.view_waits_for_recovery();
         let served = &mut self.chains[chain];
         let config = served.with_known_views(config);
         if epoch == served.epoch() && served.is_serving() && served.config() == Some(&config) {
@@ -130,7 +129,7 @@ impl Shim {
             self.copies.forget(|hash| decider.chain_of(hash) == chain);
         }
         self.releasing.remove(&chain);
-        self.chains[chain].change_epoch(epoch, config, self.index, chain, waits);
+        self.chains[chain].change_epoch(epoch, config, self.index, chain);
         self.arrange(chain);
         self.set_state(chain, id);
     }
@@ -138,7 +137,6 @@ impl Shim {
     /// Replicas of the chain's partitions have changed. Nothing of the chain is served from here on
     /// until that is durable.
     fn change_views(&mut self, chain: ChainId, id: CommandId, views: &[View]) {
-        let waits = self.mechanisms.view_waits_for_recovery();
         let served = &mut self.chains[chain];
         let Some(config) = served.config() else { return };
         let map = match config.map.with_views(views) {
@@ -150,7 +148,7 @@ impl Shim {
             return;
         }
         let (epoch, config) = (served.epoch(), NodeConfig { map, ..config.clone() });
-        served.change_epoch(epoch, config, self.index, chain, waits);
+        served.change_epoch(epoch, config, self.index, chain);
         self.arrange(chain);
         self.set_state(chain, id);
     }

@@ -183,12 +183,7 @@ impl Shim {
                 if let (EngineReply::Put(Ok(since)), Some(record)) = (reply, &mut effect.record) {
                     record.since = since;
                 }
-                let is_refusal = matches!(
-                    &answer,
-                    Some(Answer::Packet { header, .. }) if header.status == Status::ConditionFailed
-                );
-                let is_kept = is_refusal && !self.mechanisms.refusal_replicated();
-                let effect = is_stored.then_some(effect).filter(|_| !is_kept);
+                let effect = is_stored.then_some(effect);
                 self.change_ended(partition, &hash, effect.is_some());
                 self.pass_on(partition, effect, answer, awaited);
             }
@@ -270,9 +265,7 @@ impl Shim {
     fn leaves_early(&self, answer: &Answer, is_stored: bool) -> bool {
         let waits = match answer {
             Answer::Read { .. } => true,
-            Answer::Packet { header, .. } if header.op == Op::Bounce => {
-                self.mechanisms.tail_bounces()
-            }
+            Answer::Packet { header, .. } if header.op == Op::Bounce => true,
             Answer::Packet { header, .. } if header.status == Status::ConditionFailed => {
                 self.mechanisms.tail_refuses()
             }
@@ -625,9 +618,7 @@ impl Shim {
             let inbound = self.links.inbound(partition).is_none_or(|it| it.is_flushed());
             outbound && inbound || !served.is_mine(partition)
         };
-        self.links.is_empty()
-            || !self.mechanisms.release_after_flush()
-            || self.links.partitions().into_iter().all(is_flushed)
+        self.links.is_empty() || self.links.partitions().into_iter().all(is_flushed)
     }
 
     /// Sends what may be lost once more.

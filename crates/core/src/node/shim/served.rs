@@ -137,21 +137,20 @@ impl Served {
     }
 
     /// Takes a configuration over, of this epoch or of a later one, which holds offered keys.
-    /// Nothing is served until it is durable. `waits`: keys of views that begin with it wait, too.
+    /// Nothing is served until it is durable. All keys wait where a view begins with it.
     pub(super) fn change_epoch(
         &mut self,
         epoch: u32,
         config: NodeConfig,
         index: u16,
         chain: ChainId,
-        waits: bool,
     ) {
         if epoch > self.state.epoch {
             self.state.held = self.state.held.max(Hold::Offered);
             self.outlived = false;
         }
         let mine = config.partitions_of(index, chain);
-        if self.is_held() && waits && self.moves(&config.map, &mine) {
+        if self.is_held() && self.moves(&config.map, &mine) {
             self.state.held = Hold::All;
         }
         self.mine = mine;
