@@ -27,8 +27,8 @@ pub struct Times {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
-    /// Silence after which a node counts as dead: partitions that have another replica go on without
-    /// it.
+    /// Silence after which a node counts as dead: partitions that have another replica go on
+    /// without it.
     pub node_timeout_us: u64,
     /// How long a rack without any switch waits for one before its clients send to the nodes;
     /// `None`: they never do.

@@ -407,8 +407,8 @@ impl Plan {
         if ablation.replicated { plan.replicated() } else { plan }
     }
 
-    /// The same with two or three replicas of each partition, if the scheme can have them. Nodes may
-    /// be lost for good; no epoch is without a switch, and no backup is made.
+    /// The same with two or three replicas of each partition, if the scheme can have them. Nodes
+    /// may be lost for good; no epoch is without a switch, and no backup is made.
     pub fn replicated(mut self) -> Plan {
         if self.scheme.has_copies() || self.topology.replicas > 1 {
             return self;

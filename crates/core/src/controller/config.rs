@@ -125,8 +125,8 @@ pub struct ControllerConfig {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
-    /// Silence after which a node counts as dead: partitions that have another replica go on without
-    /// it, for good.
+    /// Silence after which a node counts as dead: partitions that have another replica go on
+    /// without it, for good.
     pub node_timeout_us: u64,
     /// How long a rack without any switch waits for one before its clients send to the nodes;
     /// `None`: they never do.

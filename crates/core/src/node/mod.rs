@@ -12,8 +12,8 @@
 //! lane: it changes nothing else. The *replica* has the engine store that, and answers. With one
 //! replica of each partition these are one step: the shim hands what the decider says to its
 //! replica at once. With several, the head's decider decides; what it has stored and decided goes
-//! over *links* from replica to replica, and the tail's answers. *Copies* knows which caches answer beside the node, and lets a write run once
-//! they don't (DistCache).
+//! over *links* from replica to replica, and the tail's answers. *Copies* knows which caches answer
+//! beside the node, and lets a write run once they don't (DistCache).
 
 mod copies;
 mod decider;

@@ -95,8 +95,8 @@ impl NodeLinks {
         }
     }
 
-    /// Whether messages arrive about as soon as they are sent: none is still behind one that a fault
-    /// held up.
+    /// Whether messages arrive about as soon as they are sent: none is still behind one that a
+    /// fault held up.
     pub(super) fn is_prompt(&self, now_us: u64) -> bool {
         let soon_us = now_us + 20 * (self.plan.delay_us + self.plan.jitter_us) + 1;
         self.connections.values().all(|connection| connection.last_us <= soon_us)

@@ -329,8 +329,8 @@ impl Commands {
         }
     }
 
-    /// Forgets what a node was told that isn't about the keys of partitions, which have another head
-    /// by now.
+    /// Forgets what a node was told that isn't about the keys of partitions, which have another
+    /// head by now.
     pub(super) fn withdraw_from(&mut self, peer: Peer) {
         let of_peer = self.outstanding.iter().filter(|(_, outstanding)| {
             outstanding.to == peer && matches!(outstanding.order, Order::Node(_))

@@ -5,11 +5,11 @@
 //! confirms to the replica before it.
 //!
 //! A replica takes frames in *rounds*. It begins one, with READY, when it enters a view or an
-//! epoch, when it has started, when a frame is missing, and when the sender asks. Frames of a round are numbered without
-//! gaps, and frames of another round aren't taken: so of two connections only the newest counts,
-//! and nothing need be known of connections at all. A round begins with the state of all that the
-//! sender knows to be unconfirmed, then FLUSH. One replica begins a round once the one behind it
-//! has had FLUSH of it: so what arrives can be passed on at once.
+//! epoch, when it has started, when a frame is missing, and when the sender asks. Frames of a round
+//! are numbered without gaps, and frames of another round aren't taken: so of two connections only
+//! the newest counts, and nothing need be known of connections at all. A round begins with the
+//! state of all that the sender knows to be unconfirmed, then FLUSH. One replica begins a round
+//! once the one behind it has had FLUSH of it: so what arrives can be passed on at once.
 //!
 //! *Unconfirmed* is a key of which a replica has stored something that it doesn't know to be at the
 //! tail. That is noted in the batch in which it is stored, so it is known after a restart.

@@ -172,8 +172,8 @@ impl Outbound {
         self.unconfirmed.lanes(hash)
     }
 
-    /// An operation that was to change a key has ended, and is passed on if it `has_changed` it. The
-    /// key, if it is confirmed by now.
+    /// An operation that was to change a key has ended, and is passed on if it `has_changed` it.
+    /// The key, if it is confirmed by now.
     pub(in crate::node) fn ended(
         &mut self,
         hash: &KeyHash,
@@ -250,8 +250,8 @@ impl Outbound {
         frame
     }
 
-    /// An empty frame, if none was confirmed for a while: if one before it is lost, the gap shows. It
-    /// is repeated itself.
+    /// An empty frame, if none was confirmed for a while: if one before it is lost, the gap shows.
+    /// It is repeated itself.
     pub(in crate::node) fn probe(&mut self, partition: u16) -> Option<Frame> {
         let has_moved = std::mem::take(&mut self.has_moved);
         if has_moved || self.under_way.is_empty() {

@@ -61,8 +61,8 @@ impl Unconfirmed {
         self.keys.insert(hash, Entry { key, lanes, ..Entry::default() });
     }
 
-    /// An operation that was to change a key has ended, and has changed it: then a frame brings that
-    /// next; or not. The key, if it is confirmed by now.
+    /// An operation that was to change a key has ended, and has changed it: then a frame brings
+    /// that next; or not. The key, if it is confirmed by now.
     pub(super) fn done(&mut self, hash: &KeyHash, has_changed: bool) -> Option<(KeyHash, Vec<u8>)> {
         let entry = self.keys.get_mut(hash)?;
         entry.under_way = entry.under_way.saturating_sub(1);
