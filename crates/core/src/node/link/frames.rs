@@ -144,7 +144,7 @@ pub enum LinkMessage {
         view: u32,
     },
     /// FRAME, to the one behind.
-    Frame(Frame),
+    Frame(Box<Frame>),
     /// CONFIRM, to the one before: the tail has all frames of this round up to this number.
     Confirm {
         /// The partition.

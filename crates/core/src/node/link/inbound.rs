@@ -161,7 +161,10 @@ impl Inbound {
 
     /// The next frame, if its effect is stored, and with it those of all before.
     pub(in crate::node) fn next_stored(&mut self) -> Option<Arrived> {
-        let arrived = self.queue.pop_front_if(|arrived| arrived.is_stored)?;
+        if !self.queue.front()?.is_stored {
+            return None;
+        }
+        let arrived = self.queue.pop_front()?;
         self.is_flushed |= arrived.is_flush;
         Some(arrived)
     }

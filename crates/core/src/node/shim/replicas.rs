@@ -20,7 +20,7 @@ impl Shim {
                     self.links.asked(partition, from, Term { epoch, view });
                 }
             }
-            LinkMessage::Frame(frame) => self.take_frame(from, frame),
+            LinkMessage::Frame(frame) => self.take_frame(from, *frame),
             LinkMessage::Ready { partition, epoch, view, round } => {
                 self.begin_round(from, partition, Term { epoch, view }, round);
             }
@@ -248,7 +248,7 @@ impl Shim {
                 outbound.pass_on(partition, effect, answer, awaited).map(|frame| (next, frame))
             });
             if let Some((next, frame)) = passed.flatten() {
-                self.links.send(next, LinkMessage::Frame(frame));
+                self.links.send(next, LinkMessage::Frame(Box::new(frame)));
             }
             return;
         }
@@ -361,7 +361,7 @@ impl Shim {
             outbound.flush(partition).map(|frame| (next, frame))
         });
         if let Some((next, flush)) = flushed.flatten() {
-            self.links.send(next, LinkMessage::Frame(flush));
+            self.links.send(next, LinkMessage::Frame(Box::new(flush)));
             self.links.be_ready(partition);
         }
     }
@@ -637,7 +637,7 @@ impl Shim {
                 outbound.probe(partition).map(|frame| (next, frame))
             });
             if let Some((next, frame)) = probe.flatten() {
-                self.links.send(next, LinkMessage::Frame(frame));
+                self.links.send(next, LinkMessage::Frame(Box::new(frame)));
             }
             self.read_to_resend(partition);
         }
