@@ -6,19 +6,16 @@
 #include "native.h"
 #include "pipeline.h"
 
-// The replicas that are told of a write, from the head on; a read goes to the tail alone.
-STEP void set_replicas(struct switchback_verdict *verdict, u64 route, bool is_read)
+// The head of a partition's replicas, or the tail.
+STEP void set_replica(struct switchback_verdict *verdict, u64 route, bool is_for_tail)
 {
-    u16 last = NO_NODE;
-    for (u32 i = 0; i < REPLICAS_MAX && route_node(route, i) != NO_NODE; i++) {
-        last = route_node(route, i);
-        verdict->nodes[verdict->count++] = last;
+    u16 node = route_node(route, 0);
+    invariant(node != NO_NODE);
+    for (u32 i = 1; is_for_tail && i < REPLICAS_MAX && route_node(route, i) != NO_NODE; i++) {
+        node = route_node(route, i);
     }
-    invariant(verdict->count > 0);
-    if (is_read) {
-        verdict->count = 1;
-        verdict->nodes[0] = last;
-    }
+    verdict->nodes[0] = node;
+    verdict->count = 1;
 }
 
 STEP u64 *shard_of(struct switchback *switchback, u32 shard)
@@ -56,7 +53,7 @@ STEP void finish(const struct packet *packet, const struct call *call, u32 resul
         verdict->kind = VERDICT_TAKEN;
     } else {
         verdict->kind = VERDICT_FORWARD;
-        set_replicas(verdict, call->route, result == FORWARD_TO_TAIL);
+        set_replica(verdict, call->route, result == FORWARD_TO_TAIL);
     }
 }
 

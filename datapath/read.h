@@ -124,7 +124,11 @@ STEP u32 read_finish(struct packet *packet, struct call *call, enum read_result 
     if (!carries_value && !packet_resize(packet, call, 0)) {
         return drop(ROOM);
     }
-    return header->op == OP_READ_REPLY ? REPLY : FORWARD_TO_TAIL;
+    if (header->op == OP_READ_REPLY) {
+        return REPLY;
+    }
+    // What changes something at the nodes is for the head.
+    return result == READ_PLAIN || result == READ_MISS ? FORWARD_TO_TAIL : FORWARD_TO_HEAD;
 }
 
 struct read_attempt {

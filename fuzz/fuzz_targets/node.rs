@@ -102,7 +102,8 @@ impl Node {
                 LaneCompletion { lane, request, seq: draw.seq(epoch) }
             });
         }
-        let loaded = Loaded { state, floors, marks, completions };
+        let unconfirmed = Vec::new();
+        let loaded = Loaded { state, floors, marks, completions, unconfirmed };
         self.boot += 1;
         match Shim::new(0, self.boot, node(0), limits(), Mechanisms::ALL, loaded, self.now) {
             Ok(shim) => {
@@ -206,9 +207,9 @@ impl Node {
                     return (id, EngineReply::Put(Err(stored)));
                 }
                 self.records.insert(hash, (key, Record { since: None, ..record }));
-                (id, EngineReply::Put(Ok(())))
+                (id, EngineReply::Put(Ok(None)))
             }
-            EngineOp::SetMark { id, hash, key, mark } => {
+            EngineOp::SetMark { id, hash, key, mark, .. } => {
                 match mark {
                     Some(mark) => drop(self.marks.insert(hash, (key, mark))),
                     None => drop(self.marks.remove(&hash)),
@@ -219,7 +220,10 @@ impl Node {
                 self.state = Some(state);
                 (id, EngineReply::Set)
             }
-            EngineOp::SetFloor { id, .. }
+            // Partitions have one replica.
+            EngineOp::Merge { id, .. }
+            | EngineOp::Confirm { id, .. }
+            | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
             | EngineOp::FlushSoon { id }
             | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),

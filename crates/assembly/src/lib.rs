@@ -182,6 +182,7 @@ impl Rack {
             gather_bytes_max: self.limits.gather_bytes_max,
             switch_timeout_us: times.switch_timeout_us,
             switch_lost_us: times.switch_lost_us,
+            node_timeout_us: times.node_timeout_us,
             bypass_us: times.bypass_us,
             snapshot_us: times.snapshot_us,
             retry_us: times.controller_retry_us,

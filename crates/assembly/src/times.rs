@@ -27,6 +27,9 @@ pub struct Times {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
+    /// Silence after which a node counts as dead: partitions that have another replica go on
+    /// without it.
+    pub node_timeout_us: u64,
     /// How long a rack without any switch waits for one before its clients send to the nodes;
     /// `None`: they never do.
     pub bypass_us: Option<u64>,
@@ -69,6 +72,7 @@ impl Default for Times {
             backup_flush_us: controller.backup_flush_us,
             switch_timeout_us: controller.switch_timeout_us,
             switch_lost_us: controller.switch_lost_us,
+            node_timeout_us: controller.node_timeout_us,
             bypass_us: controller.bypass_us,
             snapshot_us: controller.snapshot_us,
             dirty_max_us: agent.dirty_max_us,

@@ -17,7 +17,7 @@ use crate::topology::{ByChain, ChainId, ChainMap};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 use switchback_wire::{
-    Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Scheme, Seq,
+    Address, HashKey, Heard, KeyHash, Map, Op, Packet, Partition, Place, Scheme, Seq, View,
 };
 
 /// Names a command until it is answered.
@@ -34,8 +34,10 @@ pub const BATCH_BYTES_MAX: usize = 256 << 10;
 /// The versions of the messages that this program speaks. A change of their encoding is a new
 /// version; the one before stays, for the time of an upgrade.
 pub const VERSIONS: RangeInclusive<u16> = 8..=NEWEST_VERSION;
-/// It brought what backups need, and [`ClientNotice::Released`].
-pub(crate) const NEWEST_VERSION: u16 = 9;
+/// It brought views.
+pub(crate) const NEWEST_VERSION: u16 = 10;
+/// The one before brought what backups need, and [`ClientNotice::Released`].
+const BACKUPS_VERSION: u16 = 9;
 
 /// For how long a client that is asked to holds back writes, unless it hears sooner that it
 /// needn't: longer than the controller waits for clients, and takes to make an epoch durable. It
@@ -240,6 +242,8 @@ pub enum SwitchCommand {
     Inspect(Vec<EntryId>),
     /// Nodes have these versions: whichever is a record's still isn't dirty any more.
     Clean(Vec<(EntryId, Seq)>),
+    /// Route by these views of partitions, as far as they are newer than those that are known.
+    Views(Vec<View>),
 }
 
 /// What the switch's agent tells.
@@ -372,6 +376,9 @@ pub enum NodeCommand {
     /// Switches have admitted these copies: they are to be filled, and invalidated before a write
     /// (DistCache).
     RegisterCopies(Vec<NamedCopy>),
+    /// Partitions of the chain have these replicas, as far as the views are newer than those that
+    /// are known; answered when durable. No switch routes by older ones.
+    Views(Vec<View>),
 }
 
 /// A copy of a record in a cache that answers by itself (DistCache).
@@ -401,6 +408,7 @@ impl NodeCommand {
             | NodeCommand::Release { .. }
             | NodeCommand::OfferAgain
             | NodeCommand::FlushSoon
+            | NodeCommand::Views(_)
             | NodeCommand::Checkpoint(_) => true,
         }
     }

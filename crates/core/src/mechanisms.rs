@@ -179,6 +179,30 @@ mechanisms! {
     checkpoint_after_snapshot,
     /// A record counts as clean once its node has stored it, not before (rule 26).
     clean_after_store,
+    /// That a write ran is said by the tail (R2).
+    tail_answers,
+    /// So is the refusal of a conditional write (R2).
+    tail_refuses,
+    /// So is that a write has run before, or that a newer one has overwritten it (R2).
+    tail_answers_again,
+    /// All replicas have the marks (R4).
+    marks_replicated,
+    /// All replicas have the completions (R4).
+    completions_replicated,
+    /// An offer is sent once the tail has its mark (R5).
+    offer_confirmed,
+    /// A record of the cache counts as stored once the tail has it (R5).
+    store_confirmed,
+    /// A round begins with all that is unconfirmed (R6).
+    resent,
+    /// What is unconfirmed is known after a restart (R6).
+    durable_unconfirmed,
+    /// A frame of another round isn't taken (R7).
+    frames_of_round,
+    /// A frame of another view isn't taken (R8).
+    frames_of_view,
+    /// No floor rises above a number that is unconfirmed (R14).
+    floor_below_unconfirmed,
     /// What a client's answer rests on is synced in its spool first, if its machine may stop (rule
     /// 7).
     synced_spool,

@@ -125,6 +125,10 @@ impl Mark {
     }
 }
 
+/// That a key is *unconfirmed*: what a replica stores of it, and what these lanes have completed on
+/// it, isn't known to be at the tail of its partition.
+pub type Lanes = Vec<u32>;
+
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EngineOp {
@@ -153,6 +157,8 @@ pub enum EngineOp {
         completion: Option<LaneCompletion>,
         /// What is lost if the record is lost with the machine's power.
         source: Source,
+        /// Noted in the same batch, iff the record is stored.
+        unconfirmed: Option<Lanes>,
     },
     /// Sets or clears a key's mark. A mark that is set is synced whatever the engine's policy: an
     /// eviction's record would be refused without it. That it was cleared may be lost.
@@ -165,6 +171,35 @@ pub enum EngineOp {
         key: Vec<u8>,
         /// `None`: clear.
         mark: Option<Mark>,
+        /// Noted in the same batch.
+        unconfirmed: Option<Lanes>,
+    },
+    /// Stores what another replica has of a key, in one batch: the record iff it is newer than the
+    /// stored one, whatever the floor; the mark and the completions as they are.
+    Merge {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Hash of the key.
+        hash: KeyHash,
+        /// The key.
+        key: Vec<u8>,
+        /// Its record.
+        record: Option<Record>,
+        /// Its mark; `Some(None)`: clear.
+        mark: Option<Option<Mark>>,
+        /// Completions of writes to it.
+        completions: Vec<LaneCompletion>,
+        /// What is lost if the record is lost with the machine's power.
+        source: Source,
+        /// Noted in the same batch.
+        unconfirmed: Option<Lanes>,
+    },
+    /// Forgets that these keys are unconfirmed. It may be lost.
+    Confirm {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Which.
+        keys: Vec<(KeyHash, Vec<u8>)>,
     },
     /// Replaces the shim's own durable state (opaque to the engine), and says by which chain's
     /// floors each key is judged. Synced to the disk whatever the engine's policy.
@@ -241,9 +276,10 @@ pub struct ScannedKey {
 pub enum EngineReply {
     /// Of a get. An absent key answers `None`.
     Got(Option<Record>),
-    /// Of a put: stored, or not because of the stored seq (the floor for an absent key).
-    Put(Result<(), Seq>),
-    /// Of a mark, a state, floors, a flush or a checkpoint.
+    /// Of a put: stored, with this [`Record::since`], or not because of the stored seq (the floor
+    /// for an absent key).
+    Put(Result<Option<Seq>, Seq>),
+    /// Of a mark, a merge, a confirmation, a state, floors, a flush or a checkpoint.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.
     Scanned(Vec<ScannedKey>, Option<u64>),
@@ -287,4 +323,6 @@ pub struct Loaded {
     pub marks: Vec<(KeyHash, Vec<u8>, Mark)>,
     /// All completions.
     pub completions: Vec<LaneCompletion>,
+    /// All keys that are unconfirmed, each with the lanes that were noted with it last.
+    pub unconfirmed: Vec<(KeyHash, Vec<u8>, Lanes)>,
 }

@@ -54,17 +54,16 @@ pub struct Replicas {
 }
 
 impl Replicas {
-    /// Those of a route as the tables have it: 16 bits each, from the head up. A read goes to the
-    /// tail alone.
-    pub fn of_route(route: u64, is_read: bool) -> Replicas {
+    /// The one of a route as the tables have it (16 bits each, from the head up) that is asked: the
+    /// head, or the tail where that `is_for_tail`.
+    pub fn of_route(route: u64, is_for_tail: bool) -> Replicas {
         let node = |i: usize| (route >> (16 * i)) as u16;
         let mut nodes = [0, 1, 2, 3].map(node);
-        let mut count = nodes.iter().take_while(|node| **node != u16::MAX).count();
-        if is_read && count > 0 {
+        let count = nodes.iter().take_while(|node| **node != u16::MAX).count();
+        if is_for_tail && count > 0 {
             nodes[0] = nodes[count - 1];
-            count = 1;
         }
-        Replicas { nodes, count: count as u8 }
+        Replicas { nodes, count: count.min(1) as u8 }
     }
 }
 

@@ -70,6 +70,7 @@ impl Ours {
             condition,
             completion: None,
             source: Source::Client,
+            unconfirmed: None,
         });
     }
 

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_core::floors::{Bucket, Floors, seq_bucket};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Mark, OpId, PutCondition,
-    Record, ScannedKey, Source,
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Lanes, Mark, OpId,
+    PutCondition, Record, ScannedKey, Source,
 };
 use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
@@ -24,6 +24,8 @@ pub(crate) enum Change {
     Completion(LaneCompletion),
     /// A mark, or its end.
     Mark { hash: KeyHash, key: Vec<u8>, mark: Option<Mark> },
+    /// That a key is unconfirmed, with these lanes; `None`: that it is confirmed.
+    Unconfirmed { hash: KeyHash, key: Vec<u8>, lanes: Option<Lanes> },
     /// The shim's state, and which chain serves each key.
     State(Vec<u8>, ChainMap),
     /// The floor of all keys of a chain, already found to rise.
@@ -96,6 +98,14 @@ enum Answer {
     ReadOf(usize),
 }
 
+/// What a put is to store of a key, and when.
+struct Put {
+    record: Record,
+    condition: PutCondition,
+    completion: Option<LaneCompletion>,
+    unconfirmed: Option<Lanes>,
+}
+
 /// What a put finds where it is to store.
 struct Found {
     stored: Option<Version>,
@@ -161,17 +171,33 @@ impl Group {
     ) {
         let (id, answer) = match op {
             EngineOp::Get { id, hash, key } => (id, self.get(store, &hash, &key)),
-            EngineOp::Put { id, hash, key, record, condition, completion, source } => {
-                if source == Source::Cache {
-                    self.is_at_least(Urgency::Cache);
-                }
-                (id, self.put(store, (hash, key), record, condition, completion, single))
+            EngineOp::Put { id, hash, key, record, condition, completion, source, unconfirmed } => {
+                self.is_from(source);
+                let put = Put { record, condition, completion, unconfirmed };
+                (id, self.put(store, (hash, key), put, single))
             }
-            EngineOp::SetMark { id, hash, key, mark } => {
-                if mark.is_some() {
-                    self.is_at_least(Urgency::Must);
+            EngineOp::SetMark { id, hash, key, mark, unconfirmed } => {
+                self.note(hash, &key, unconfirmed);
+                (id, self.set_mark(hash, key, mark))
+            }
+            EngineOp::Merge { id, hash, key, record, mark, completions, source, unconfirmed } => {
+                let merged = record.map(|record| self.merge(store, (hash, key.clone()), record));
+                if let Some(Err(error)) = merged {
+                    (id, Answer::Now(Err(error)))
+                } else {
+                    self.is_from(source);
+                    self.note(hash, &key, unconfirmed);
+                    self.changes.extend(completions.into_iter().map(Change::Completion));
+                    if let Some(mark) = mark {
+                        self.set_mark(hash, key, mark);
+                    }
+                    (id, Answer::IfCommitted(EngineReply::Set))
                 }
-                (id, self.set(Change::Mark { hash, key, mark }))
+            }
+            EngineOp::Confirm { id, keys } => {
+                let confirmed = |(hash, key)| Change::Unconfirmed { hash, key, lanes: None };
+                self.changes.extend(keys.into_iter().map(confirmed));
+                (id, Answer::IfCommitted(EngineReply::Set))
             }
             EngineOp::SetState { id, state, served } => {
                 self.is_at_least(Urgency::Must);
@@ -210,12 +236,10 @@ impl Group {
         &mut self,
         store: &mut S,
         (hash, key): (KeyHash, Vec<u8>),
-        record: Record,
-        condition: PutCondition,
-        completion: Option<LaneCompletion>,
+        put: Put,
         single: bool,
     ) -> Answer {
-        let mut record = record;
+        let Put { mut record, condition, completion, unconfirmed } = put;
         let inherits = record.since == Record::INHERITED;
         if inherits || condition != (PutCondition::Newer { known: true }) {
             let found = match self.version(store, &hash, &key) {
@@ -230,12 +254,44 @@ impl Group {
                 record.since = Some(base.min(record.seq));
             }
         }
+        let since = record.since;
+        self.note(hash, &key, unconfirmed);
         if !single {
             self.overlay.insert(hash, self.changes.len());
         }
         self.changes.push(Change::Record { hash, key, record });
         self.changes.extend(completion.map(Change::Completion));
-        Answer::IfCommitted(EngineReply::Put(Ok(())))
+        Answer::IfCommitted(EngineReply::Put(Ok(since)))
+    }
+
+    /// Stores what another replica has, if it is newer. Floors say nothing of it: each replica has
+    /// its own.
+    fn merge<S: Store>(
+        &mut self,
+        store: &mut S,
+        (hash, key): (KeyHash, Vec<u8>),
+        record: Record,
+    ) -> Result<(), EngineError> {
+        let stored = self.version(store, &hash, &key)?.stored;
+        if stored.is_none_or(|version| record.seq > version.seq) {
+            self.overlay.insert(hash, self.changes.len());
+            self.changes.push(Change::Record { hash, key, record });
+        }
+        Ok(())
+    }
+
+    fn set_mark(&mut self, hash: KeyHash, key: Vec<u8>, mark: Option<Mark>) -> Answer {
+        if mark.is_some() {
+            self.is_at_least(Urgency::Must);
+        }
+        self.set(Change::Mark { hash, key, mark })
+    }
+
+    /// Notes that a key is unconfirmed, if it is.
+    fn note(&mut self, hash: KeyHash, key: &[u8], unconfirmed: Option<Lanes>) {
+        if let Some(lanes) = unconfirmed {
+            self.changes.push(Change::Unconfirmed { hash, key: key.to_vec(), lanes: Some(lanes) });
+        }
     }
 
     /// What a put finds.
@@ -278,6 +334,13 @@ impl Group {
         } else {
             Answer::Now(Ok(reply))
         })
+    }
+
+    /// A record comes from there.
+    fn is_from(&mut self, source: Source) {
+        if source == Source::Cache {
+            self.is_at_least(Urgency::Cache);
+        }
     }
 
     fn is_at_least(&mut self, urgency: Urgency) {

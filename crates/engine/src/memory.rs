@@ -6,7 +6,7 @@ use crate::policy::{SyncPolicy, Urgency};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::floors::Floors;
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, Record, ScannedKey,
+    EngineDone, EngineError, EngineOp, LaneCompletion, Lanes, Loaded, Mark, Record, ScannedKey,
 };
 use switchback_wire::KeyHash;
 
@@ -67,6 +67,7 @@ struct Image {
     rotten: BTreeSet<Key>,
     marks: BTreeMap<Key, Mark>,
     completions: BTreeMap<u32, LaneCompletion>,
+    unconfirmed: BTreeMap<Key, Lanes>,
     state: Option<Vec<u8>>,
     floors: Floors,
 }
@@ -85,6 +86,10 @@ enum Undo {
     Mark {
         key: Key,
         before: Option<Mark>,
+    },
+    Unconfirmed {
+        key: Key,
+        before: Option<Lanes>,
     },
     /// States and floors are synced at once, and never taken back.
     Nothing,
@@ -111,6 +116,11 @@ impl MemoryEngine {
                 .map(|((hash, key), mark)| (*hash, key.clone(), *mark))
                 .collect(),
             completions: image.completions.values().copied().collect(),
+            unconfirmed: image
+                .unconfirmed
+                .iter()
+                .map(|((hash, key), lanes)| (*hash, key.clone(), lanes.clone()))
+                .collect(),
         }
     }
 
@@ -216,6 +226,12 @@ impl MemoryEngine {
             .map(|(_, record)| record)
     }
 
+    /// Whether a key's mark offers it, for checkers.
+    pub fn is_offered(&self, hash: &KeyHash) -> bool {
+        let mut marks = self.store.image.marks.range((*hash, Vec::new())..);
+        marks.next().is_some_and(|((of, _), mark)| of == hash && mark.is_offered())
+    }
+
     /// The floors on the disk, for checkers.
     pub fn floors(&self) -> &Floors {
         &self.store.image.floors
@@ -259,6 +275,11 @@ impl Image {
                 let key = (hash, key);
                 Undo::Mark { before: replace(&mut self.marks, key.clone(), mark), key }
             }
+            Change::Unconfirmed { hash, key, lanes } => {
+                let key = (hash, key);
+                let before = replace(&mut self.unconfirmed, key.clone(), lanes);
+                Undo::Unconfirmed { key, before }
+            }
             Change::State(state, served) => {
                 self.state = Some(state);
                 self.floors.set_served(served);
@@ -291,6 +312,9 @@ impl Image {
             }
             Undo::Mark { key, before } => {
                 replace(&mut self.marks, key, before);
+            }
+            Undo::Unconfirmed { key, before } => {
+                replace(&mut self.unconfirmed, key, before);
             }
             Undo::Nothing => {}
         }

@@ -18,7 +18,7 @@ mod seq;
 pub use address::Address;
 pub use hash::{HashKey, KeyHash};
 pub use header::{DecodeError, Header};
-pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey};
+pub use map::{Map, MapError, PARTITIONS_MAX, Partition, REPLICAS_MAX, RoutingKey, View};
 pub use op::{Op, Status, flags, record_flags};
 pub use packet::{Packet, PacketRef, op_of, push_scan_entry, scan_entries};
 pub use pcap::Capture;

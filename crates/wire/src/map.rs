@@ -88,6 +88,17 @@ impl Partition {
     }
 }
 
+/// The replicas of a partition from one change of them to the next.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct View {
+    /// The partition.
+    pub partition: u16,
+    /// Counts its changes of replicas.
+    pub number: u32,
+    /// The nodes that store it, from the head to the tail.
+    pub replicas: Vec<u16>,
+}
+
 /// Why partitions make no map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum MapError {
@@ -100,8 +111,8 @@ pub enum MapError {
     /// A partition would be empty, or the order is another one.
     #[error("partitions don't follow each other")]
     Order,
-    /// Two partitions have one number.
-    #[error("two partitions have the same number")]
+    /// Two partitions have one number, or none has it.
+    #[error("two partitions have the same number, or none has it")]
     Number,
     /// Equal ranges that the key's top bits don't number.
     #[error("equal ranges are a power of two, to {PARTITIONS_MAX}")]
@@ -171,6 +182,37 @@ impl Map {
             Partition { number: number as u16, start, view: 0, chain: 0, replicas }
         };
         Map::new(replicas.into_iter().enumerate().map(partition).collect())
+    }
+
+    /// The same ranges, each with the newest view of it: this map's, or one of these.
+    ///
+    /// # Errors
+    /// Views of partitions that there are not, or with replicas that [`Map::new`] refuses.
+    pub fn with_views<'a>(
+        &self,
+        views: impl IntoIterator<Item = &'a View>,
+    ) -> Result<Map, MapError> {
+        let mut partitions = self.partitions.clone();
+        for View { partition, number, replicas } in views {
+            let place = self.places.get(usize::from(*partition)).copied();
+            let known = place.and_then(|place| partitions.get_mut(usize::from(place)));
+            let known = known.filter(|known| known.number == *partition);
+            let known = known.ok_or(MapError::Number)?;
+            if *number > known.view {
+                (known.view, known.replicas) = (*number, replicas.clone());
+            }
+        }
+        Map::new(partitions)
+    }
+
+    /// The view that each partition is in, of those whose replicas have changed.
+    pub fn changed_views(&self) -> impl Iterator<Item = View> {
+        let changed = self.partitions.iter().filter(|partition| partition.view > 0);
+        changed.map(|Partition { number, view, replicas, .. }| View {
+            partition: *number,
+            number: *view,
+            replicas: replicas.clone(),
+        })
     }
 
     /// All partitions, in the order of their ranges.

@@ -79,9 +79,11 @@ impl ModelledStore {
                 if stores {
                     self.written.insert(hash.low(), record.seq);
                 }
-                (id, EngineReply::Put(if stores { Ok(()) } else { Err(stored) }))
+                (id, EngineReply::Put(if stores { Ok(record.since) } else { Err(stored) }))
             }
             EngineOp::SetMark { id, .. }
+            | EngineOp::Merge { id, .. }
+            | EngineOp::Confirm { id, .. }
             | EngineOp::SetState { id, .. }
             | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
@@ -126,6 +128,7 @@ mod tests {
                 condition,
                 completion: None,
                 source: Source::Client,
+                unconfirmed: None,
             })
             .result
             .unwrap()
@@ -144,7 +147,7 @@ mod tests {
         let (mut store, newer) = (store(), PutCondition::Newer { known: true });
         assert_eq!(get(&mut store, 0), Some((LOADED, 8)));
         assert_eq!(store.written.len(), 0);
-        assert_eq!(put(&mut store, 0, Seq::new(1, 7), newer), EngineReply::Put(Ok(())));
+        assert_eq!(put(&mut store, 0, Seq::new(1, 7), newer), EngineReply::Put(Ok(None)));
         assert_eq!(
             put(&mut store, 0, Seq::new(1, 6), newer),
             EngineReply::Put(Err(Seq::new(1, 7)))
@@ -158,7 +161,7 @@ mod tests {
         let (mut store, absent) = (store(), PutCondition::IfSeq(Seq::NONE));
         assert_eq!(get(&mut store, 10), None);
         assert_eq!(put(&mut store, 9, Seq::new(1, 1), absent), EngineReply::Put(Err(LOADED)));
-        assert_eq!(put(&mut store, 10, Seq::new(1, 2), absent), EngineReply::Put(Ok(())));
+        assert_eq!(put(&mut store, 10, Seq::new(1, 2), absent), EngineReply::Put(Ok(None)));
         assert_eq!(
             put(&mut store, 10, Seq::new(1, 3), absent),
             EngineReply::Put(Err(Seq::new(1, 2)))

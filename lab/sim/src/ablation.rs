@@ -32,6 +32,8 @@ pub struct Ablation {
     pub mechanisms: Mechanisms,
     /// The scheme that misses it.
     pub scheme: Scheme,
+    /// Whether it takes several replicas of a partition to miss it.
+    pub replicated: bool,
     /// What the racks are about that miss it soonest.
     pub focus: Option<Focus>,
     /// How many seeds are enough to catch it.
@@ -57,6 +59,15 @@ const CLEANED: &[Check] = &[
     Check::Linearizable,
     Check::AcknowledgedWriteLost,
 ];
+/// What replicas lack.
+const LACKED: &[Check] = &[
+    Check::Linearizable,
+    Check::AcknowledgedWriteLost,
+    Check::Stored,
+    Check::ReleasedTooEarly,
+    Check::MembersLackTold,
+    Check::ReplicasDiffer,
+];
 /// Clients miss what keepers lack when a recovery takes it from them.
 const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
 const ALL: Mechanisms = Mechanisms::ALL;
@@ -73,6 +84,7 @@ const fn without(
         features,
         mechanisms,
         scheme: Scheme::FarReach,
+        replicated: false,
         focus: None,
         seeds: 0,
         hint: None,
@@ -737,7 +749,100 @@ impl Ablation {
         .of_copies(400)
         .hinted(249)
         .by(&[Check::Linearizable]),
+        parts(
+            "answer-at-head",
+            "the tail says that a write ran",
+            Mechanisms { tail_answers: false, ..ALL },
+        )
+        .of_replicas(20)
+        .by(LACKED),
+        parts(
+            "refuse-at-head",
+            "the tail refuses a conditional write",
+            Mechanisms { tail_refuses: false, ..ALL },
+        )
+        .of_replicas(60)
+        .by(LACKED),
+        parts(
+            "superseded-at-head",
+            "the tail says that a write has run before, or that a newer one has overwritten it",
+            Mechanisms { tail_answers_again: false, ..ALL },
+        )
+        .of_replicas(20)
+        .by(LACKED),
+        parts(
+            "marks-at-head",
+            "all replicas have the marks",
+            Mechanisms { marks_replicated: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(LACKED),
+        parts(
+            "completions-at-head",
+            "all replicas have the completions of conditional writes",
+            Mechanisms { completions_replicated: false, ..ALL },
+        )
+        .of_replicas(200)
+        .hinted(73)
+        .by(&[Check::WriteRanTwice, Check::Condition, Check::Linearizable]),
+        parts(
+            "offer-unconfirmed",
+            "a key is offered once the tail has its mark",
+            Mechanisms { offer_confirmed: false, ..ALL },
+        )
+        .of_replicas(100)
+        .hinted(10)
+        .by(LACKED),
+        parts(
+            "evict-unconfirmed",
+            "a record of the cache counts as stored once the tail has it",
+            Mechanisms { store_confirmed: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(LACKED),
+        parts(
+            "no-resend",
+            "a round of frames begins with all that is unconfirmed",
+            Mechanisms { resent: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(LACKED),
+        parts(
+            "no-durable-unconfirmed",
+            "what is unconfirmed is known after a restart",
+            Mechanisms { durable_unconfirmed: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(LACKED),
+        parts(
+            "old-links",
+            "a frame of another round isn't taken",
+            Mechanisms { frames_of_round: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(LACKED),
+        parts(
+            "no-view-frames",
+            "a frame of another view isn't taken",
+            Mechanisms { frames_of_view: false, ..ALL },
+        )
+        .of_replicas(200)
+        .hinted(47)
+        .by(LACKED),
+        parts(
+            "floor-over-unconfirmed",
+            "no floor rises above a number that is unconfirmed",
+            Mechanisms { floor_below_unconfirmed: false, ..ALL },
+        )
+        .of_replicas(100)
+        .hinted(26)
+        .by(LACKED),
     ];
+
+    /// Caught in as many racks with several replicas of each partition.
+    const fn of_replicas(self, seeds: u64) -> Ablation {
+        Ablation { replicated: true, seeds, ..self }
+    }
 
     /// Caught in as many racks of spines and leaves whose keys come and go.
     const fn of_copies(self, seeds: u64) -> Ablation {

@@ -59,6 +59,9 @@ pub struct SimArgs {
     /// How many seeds run at a time (as many as there are cores unless given)
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
+    /// Two or three replicas of each partition, in racks of schemes that can have them
+    #[arg(long)]
+    pub replicated: bool,
     /// Without faults (calm), or with those of the data plane only (lossy)
     #[arg(long, value_name = "calm|lossy", value_parser = ["calm", "lossy"])]
     pub mild: Option<String>,
@@ -247,6 +250,7 @@ fn plan(args: &SimArgs, seed: u64, scheme: Scheme) -> Plan {
         Some("calm") => Plan::calm(seed, scheme),
         Some(_) => Plan::lossy(seed, scheme),
     };
+    let plan = if args.replicated { plan.replicated() } else { plan };
     Plan { ablation: ablation(args), checks: checks(args), ..plan }
 }
 

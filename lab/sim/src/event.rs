@@ -27,6 +27,8 @@ pub(crate) enum Event {
     Nemesis,
     /// A fault ends: its place in the list.
     Ends(u32),
+    /// A message from node to node arrives: its place among those under way.
+    Link(u32),
     /// An operator asks for a backup.
     BackUp,
     /// Bounds and other things are looked at now and then.

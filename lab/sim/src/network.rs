@@ -73,6 +73,11 @@ impl Network {
         *at = if blocks { at.saturating_add(1) } else { at.saturating_sub(1) };
     }
 
+    /// Whether a fault blocks a direction.
+    pub(crate) fn is_blocked(&self, from: u16, to: u16) -> bool {
+        self.blocked[usize::from(from) * self.parts + usize::from(to)] > 0
+    }
+
     /// What becomes of a packet.
     #[inline]
     pub(crate) fn send(&mut self, from: u16, to: u16) -> Fate {

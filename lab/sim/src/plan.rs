@@ -16,6 +16,8 @@ use switchback_wire::{SEQ_COUNTER_BITS, Scheme};
 pub struct Topology {
     /// Nodes.
     pub nodes: u16,
+    /// Replicas of each partition at first.
+    pub replicas: u16,
     /// Clients.
     pub clients: u16,
     /// Switches.
@@ -190,12 +192,13 @@ pub enum FaultKind {
     CutRecovery,
     DeadLink,
     DrainSwitch,
+    LoseNode,
 }
 
 impl FaultKind {
     /// All of them.
     pub fn all() -> impl Iterator<Item = FaultKind> {
-        let planned = [FaultKind::DrainSwitch];
+        let planned = [FaultKind::DrainSwitch, FaultKind::LoseNode];
         FaultKind::ANYWHERE.into_iter().chain(FaultKind::IN_LAYERS).chain(planned)
     }
 
@@ -259,6 +262,7 @@ impl FaultKind {
             FaultKind::CutRecovery => "cut_recovery",
             FaultKind::DeadLink => "dead_link",
             FaultKind::DrainSwitch => "drain_switch",
+            FaultKind::LoseNode => "lose_node",
         }
     }
 }
@@ -400,7 +404,33 @@ impl Plan {
             plan.backup_every_us = random.logarithmic(10_000, 1_000_000);
             plan.times.backup_flush_us = random.logarithmic(1_000, 500_000);
         }
-        plan
+        if ablation.replicated { plan.replicated() } else { plan }
+    }
+
+    /// The same with two or three replicas of each partition, if the scheme can have them. Nodes
+    /// may be lost for good; no epoch is without a switch, and no backup is made.
+    pub fn replicated(mut self) -> Plan {
+        if self.scheme.has_copies() || self.topology.replicas > 1 {
+            return self;
+        }
+        let mut random = Random::new(self.seed ^ 0x4e91_1ca5);
+        let nodes = u64::from(self.topology.nodes).max(random.between(2, 4));
+        self.topology.nodes = nodes as u16;
+        self.topology.replicas = random.between(2, nodes.min(3)) as u16;
+        self.times.bypass_us = None;
+        self.backup_every_us = 0;
+        let delays_us = self.control.delay_us + self.control.jitter_us;
+        let least_us = 3 * self.times.heartbeat_us + 10 * delays_us;
+        // Some racks lose nodes at once that are only slow, others hardly any.
+        self.times.node_timeout_us = random.logarithmic(least_us, 20 * least_us + 2_000_000);
+        if self.ablation.replicated && self.faults.every_us > 0 {
+            self.faults.weights.push((FaultKind::LoseNode, 8));
+            self.times.node_timeout_us = random.logarithmic(least_us, 4 * least_us);
+        }
+        if self.faults.every_us > 0 && random.chance(0.5) {
+            self.faults.weights.push((FaultKind::LoseNode, random.between(1, 4) as u32));
+        }
+        self
     }
 
     /// What its parts are made with.
@@ -487,6 +517,7 @@ fn draw_topology(random: &mut Random) -> Topology {
     let classes = random.pick(&class_sets).iter().map(|bytes| (*bytes, slots)).collect();
     Topology {
         nodes,
+        replicas: 1,
         clients: if random.chance(0.6) {
             random.between(2, 4)
         } else {

@@ -204,6 +204,7 @@ impl Iterator for Records<'_> {
                 condition,
                 completion: None,
                 source: Source::Client,
+                unconfirmed: None,
             });
             if group.len() >= LOAD_GROUP {
                 return Some((node, std::mem::take(group)));

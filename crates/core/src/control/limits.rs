@@ -5,7 +5,7 @@ use super::*;
 use crate::topology::{CHAINS_MAX, ChainId, ChainMap};
 use switchback_wire::{
     CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, EPOCH_MAX, KEY_BYTES_MAX, LAYERS_MAX,
-    PARTITIONS_MAX, VALUE_BYTES_MAX,
+    PARTITIONS_MAX, REPLICAS_MAX, VALUE_BYTES_MAX,
 };
 use thiserror::Error;
 
@@ -125,6 +125,13 @@ fn each_chain<T>(chains: &ByChain<T>, each: impl Fn(&T) -> Checked) -> Checked {
     chains.iter().try_for_each(|(_, it)| each(it))
 }
 
+/// Views of partitions that there may be.
+fn views(views: &[View]) -> Checked {
+    list(views, PARTITIONS_MAX, "number of views", |view| {
+        check((1..=REPLICAS_MAX).contains(&view.replicas.len()), "replicas of a partition")
+    })
+}
+
 /// Nodes, among which are all that the map names.
 fn nodes_of(map: &Map, nodes: &[Address]) -> Checked {
     chains_of(map)?;
@@ -161,7 +168,11 @@ impl Message {
     /// The version of the control channel that brought it. A part that speaks an older one can't
     /// read it.
     pub fn since(&self) -> u16 {
-        let is_new = match self {
+        let is_of_backups = match self {
+            Message::ToSwitch(Command { body: SwitchCommand::Views(_), .. })
+            | Message::ToNode(Command { body: NodeCommand::Views(_), .. }) => {
+                return NEWEST_VERSION;
+            }
             Message::ToNode(command) => {
                 matches!(command.body, NodeCommand::FlushSoon | NodeCommand::Checkpoint(_))
             }
@@ -173,7 +184,7 @@ impl Message {
             | Message::FromClient(ClientReport::Holding { .. }) => true,
             _ => false,
         };
-        if is_new { NEWEST_VERSION } else { *VERSIONS.start() }
+        if is_of_backups { BACKUPS_VERSION } else { *VERSIONS.start() }
     }
 
     /// Whether a part of this version would send it.
@@ -216,6 +227,7 @@ impl SwitchCommand {
             }
             SwitchCommand::Remove(entries) | SwitchCommand::Inspect(entries) => batch(entries, any),
             SwitchCommand::Clean(versions) => batch(versions, any),
+            SwitchCommand::Views(its) => views(its),
             SwitchCommand::NodeAddress(..)
             | SwitchCommand::Snapshot { .. }
             | SwitchCommand::DurableGeneration(_)
@@ -262,6 +274,7 @@ impl NodeCommand {
     fn check(&self) -> Checked {
         match self {
             NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
+            NodeCommand::Views(its) => views(its),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
             NodeCommand::RegisterCopies(copies) => batch(copies, |copy| {

@@ -344,7 +344,9 @@ fn command_nodes(
     cx: &mut Context<'_>,
     command: &NodeCommand,
 ) -> BTreeSet<u16> {
-    let nodes: BTreeSet<u16> = (0..cx.members.nodes()).collect();
+    // One that was taken out of all partitions stores nothing.
+    let stores = |node: &u16| chains.iter().any(|it| cx.directory.holders(it.id()).contains(node));
+    let nodes: BTreeSet<u16> = (0..cx.members.nodes()).filter(stores).collect();
     for node in &nodes {
         let holds = |chain: &&mut Chain| cx.directory.holders(chain.id()).contains(node);
         if let Some(chain) = chains.iter_mut().find(holds) {

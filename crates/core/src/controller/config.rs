@@ -125,6 +125,9 @@ pub struct ControllerConfig {
     pub switch_timeout_us: u64,
     /// The same, once its connection is lost.
     pub switch_lost_us: u64,
+    /// Silence after which a node counts as dead: partitions that have another replica go on
+    /// without it, for good.
+    pub node_timeout_us: u64,
     /// How long a rack without any switch waits for one before its clients send to the nodes;
     /// `None`: they never do.
     pub bypass_us: Option<u64>,
@@ -165,6 +168,7 @@ impl Default for ControllerConfig {
             gather_bytes_max: 2 << 30,
             switch_timeout_us: 500_000,
             switch_lost_us: 50_000,
+            node_timeout_us: 500_000,
             bypass_us: Some(2_000_000),
             snapshot_us: Some(10_000_000),
             retry_us: 50_000,

@@ -10,7 +10,7 @@ use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map};
+use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map, View};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
@@ -66,7 +66,9 @@ impl Files {
             ))
         };
         let was = file.map.nodes();
-        if was != nodes {
+        // A node that was taken out is named no more.
+        let are_all_named = file.map.changed_views().next().is_none();
+        if was > nodes || (was < nodes && are_all_named) {
             return Err(other(
                 was,
                 "nodes",
@@ -361,6 +363,8 @@ pub(super) struct Directory {
     served: ChainMap,
     /// The nodes that store partitions of each chain, by the same.
     holders: ByChain<BTreeSet<u16>>,
+    /// Partitions have, or had, several replicas.
+    is_replicated: bool,
     /// The last generation that was used in this run of the controller; 0: none yet.
     generation: u32,
     /// The store of its last change.
@@ -394,7 +398,15 @@ impl Directory {
         assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
         let (served, holders) = (ChainMap::from(&file.map), holders(&file));
-        let mut directory = Directory { file, served, holders, generation: 0, last_store: 0 };
+        let is_replicated =
+            file.map.partitions().iter().any(|it| it.view > 0 || it.replicas.len() > 1);
+        assert!(
+            !is_replicated || !config.scheme.has_copies(),
+            "copies of one node's records are known to that node"
+        );
+        let (generation, last_store) = (0, 0);
+        let mut directory =
+            Directory { file, served, holders, is_replicated, generation, last_store };
         directory.save(outbox);
         Ok(directory)
     }
@@ -548,6 +560,58 @@ impl Directory {
     /// The nodes that store a partition, its head first.
     pub(super) fn replicas(&self, partition: u16) -> &[u16] {
         &self.file.map.numbered(partition).replicas
+    }
+
+    /// Whether partitions have, or had, several replicas.
+    pub(super) fn is_replicated(&self) -> bool {
+        self.is_replicated
+    }
+
+    /// The views of a chain's partitions whose replicas have changed.
+    pub(super) fn views(&self, chain: ChainId) -> Vec<View> {
+        let is_of = |view: &View| self.file.map.numbered(view.partition).chain == chain.number();
+        self.file.map.changed_views().filter(is_of).collect()
+    }
+
+    /// Whether a partition has a replica at this node, and another one.
+    pub(super) fn may_lose(&self, node: u16) -> bool {
+        let mut partitions = self.file.map.partitions().iter();
+        self.is_replicated
+            && partitions.any(|it| it.replicas.len() > 1 && it.replicas.contains(&node))
+    }
+
+    /// Takes a node out of the partitions of which another replica `lives`; the chains of those.
+    pub(super) fn remove_node(
+        &mut self,
+        outbox: &mut Outbox,
+        node: u16,
+        lives: impl Fn(u16) -> bool,
+    ) -> BTreeSet<ChainId> {
+        let of_node = self.file.map.partitions().iter().filter(|partition| {
+            let another = |it: &u16| *it != node && lives(*it);
+            partition.replicas.contains(&node) && partition.replicas.iter().any(another)
+        });
+        let chains = of_node.clone().map(|partition| ChainId::new(partition.chain)).collect();
+        let without =
+            |replicas: &[u16]| replicas.iter().copied().filter(|it| *it != node).collect();
+        let views: Vec<_> = of_node
+            .map(|it| View {
+                partition: it.number,
+                number: it.view + 1,
+                replicas: without(&it.replicas),
+            })
+            .collect();
+        if !views.is_empty() {
+            self.file.map = self.file.map.with_views(&views).expect("a replica is left of each");
+            self.holders = holders(&self.file);
+            self.save(outbox);
+        }
+        chains
+    }
+
+    /// The store of the last change.
+    pub(super) fn last_store(&self) -> u64 {
+        self.last_store
     }
 
     /// The nodes that store partitions of a chain.

@@ -92,11 +92,14 @@ pub(super) struct Membership {
     nodes: Vec<Node>,
     switch_timeout_us: u64,
     switch_lost_us: u64,
+    node_timeout_us: u64,
+    /// Silence of nodes counts from then on: before, the controller didn't listen.
+    listens_since_us: u64,
 }
 
 impl Membership {
     /// The configured nodes; nothing was heard of any.
-    pub(super) fn new(config: &ControllerConfig) -> Membership {
+    pub(super) fn new(now: Now, config: &ControllerConfig) -> Membership {
         let node = |address: &Address| {
             let chains = ByChain::default();
             let hello = NodeHello { boot: 0, address: *address, chains, failure: None };
@@ -107,7 +110,28 @@ impl Membership {
             nodes: config.nodes.iter().map(node).collect(),
             switch_timeout_us: config.switch_timeout_us,
             switch_lost_us: config.switch_lost_us,
+            node_timeout_us: config.node_timeout_us,
+            listens_since_us: now.monotonic_us,
         }
+    }
+
+    /// The controller wasn't called for this long: if it was paused, it may have missed what nodes
+    /// said.
+    pub(super) fn slept(&mut self, now: Now, slept_us: u64) {
+        if slept_us >= self.node_timeout_us / 2 {
+            self.listens_since_us = now.monotonic_us;
+        }
+    }
+
+    /// When a node counts as dead if it says nothing until then.
+    pub(super) fn node_dead_at_us(&self, node: u16) -> u64 {
+        let heard_us = self.nodes[usize::from(node)].heard_us.max(self.listens_since_us);
+        heard_us + self.node_timeout_us
+    }
+
+    /// Whether a node counts as dead.
+    pub(super) fn is_node_dead(&self, now: Now, node: u16) -> bool {
+        now.monotonic_us >= self.node_dead_at_us(node)
     }
 
     /// A switch said hello: it lives for a while.

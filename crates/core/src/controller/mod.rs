@@ -142,7 +142,7 @@ impl Controller {
         };
         let chains = Chains::new(snapshots.map(new));
         Ok(Controller {
-            members: Membership::new(&config),
+            members: Membership::new(now, &config),
             sessions: Sessions::new(now, &config, &directory),
             chains,
             budget: Budget::new(now, config.control_budget),
@@ -192,7 +192,37 @@ impl Controller {
         let Controller { config, directory, members, budget, .. } = self;
         let known = Known { config, directory, members, budget };
         let timeout = |chain: &Chain| chain.poll_timeout(known);
-        self.chains.iter().filter_map(timeout).chain(self.backup.deadline_us()).min()
+        let of_rack = self.backup.deadline_us().into_iter().chain(self.next_dead_us());
+        self.chains.iter().filter_map(timeout).chain(of_rack).min()
+    }
+
+    /// When a node counts as dead that partitions may go on without.
+    fn next_dead_us(&self) -> Option<u64> {
+        if !self.directory.is_replicated() {
+            return None;
+        }
+        let nodes = (0..self.members.nodes()).filter(|node| self.directory.may_lose(*node));
+        let dead_at_us = nodes.map(|node| self.members.node_dead_at_us(node));
+        dead_at_us.filter(|at_us| *at_us > self.awake_us).min()
+    }
+
+    /// Partitions go on without nodes that are dead, if they have another replica.
+    fn lose_dead_nodes(&mut self, now: Now) {
+        if !self.directory.is_replicated() {
+            return;
+        }
+        for node in 0..self.members.nodes() {
+            let is_dead = |node: u16| self.members.is_node_dead(now, node);
+            if !is_dead(node) || !self.directory.may_lose(node) {
+                continue;
+            }
+            let lives = |node: u16| !is_dead(node);
+            let changed = self.directory.remove_node(&mut self.outbox, node, lives);
+            let (chains, mut cx) = self.split(now);
+            for chain in changed {
+                chains.get_mut(chain).into_iter().for_each(|it| it.lost_node(&mut cx, node));
+            }
+        }
     }
 
     /// A store is durable, with everything that was stored before it.
@@ -231,6 +261,7 @@ impl Controller {
     /// Repeats commands, notices dead switches, takes snapshots when they are due.
     pub fn handle_timeout(&mut self, now: Now) {
         self.wake(now);
+        self.lose_dead_nodes(now);
         self.for_each_chain(now, Chain::handle_timeout);
         self.follow_rounds(now);
         self.back_up_on(now);
@@ -423,11 +454,13 @@ impl Controller {
     fn wake(&mut self, now: Now) {
         let slept_us = now.monotonic_us.saturating_sub(self.awake_us);
         self.awake_us = now.monotonic_us;
+        self.members.slept(now, slept_us);
         self.for_each_chain(now, |chain, cx| chain.slept(cx, slept_us));
     }
 
     /// Takes every step that has become possible.
     fn go_on(&mut self, now: Now) {
+        self.lose_dead_nodes(now);
         self.follow_rounds(now);
         self.for_each_chain(now, Chain::go_on);
         self.back_up_on(now);

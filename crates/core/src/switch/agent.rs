@@ -18,7 +18,7 @@ use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::round_of;
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, Place, Seq};
+use switchback_wire::{Address, Map, Place, Seq, View};
 
 /// Choices of this many commands are remembered, so that a repeated one is answered as before.
 const CHOICES_KEPT: usize = 1024;
@@ -228,6 +228,8 @@ pub struct Agent {
     asked_in: u32,
     /// In the chain, in this epoch.
     place: Place,
+    /// Partitions and their replicas; `None` before it is configured.
+    map: Option<Map>,
     entries: Entries,
     /// What was cached in an earlier epoch, until something is admitted in this one.
     frozen: Entries,
@@ -265,6 +267,7 @@ impl Agent {
             epoch: 0,
             asked_in: 0,
             place: Place::sole(),
+            map: None,
             entries: Entries::default(),
             frozen: Entries::default(),
             frozen_epoch: 0,
@@ -524,7 +527,16 @@ impl Agent {
             }
             SwitchCommand::Inspect(entries) => self.inspect(id, &entries),
             SwitchCommand::Clean(versions) => self.clean(id, &versions),
+            SwitchCommand::Views(views) => self.set_views(id, &views),
         }
+    }
+
+    /// Routes by these views. Without an answer the command is repeated: of a map with other
+    /// partitions, in vain.
+    fn set_views(&mut self, id: CommandId, views: &[View]) {
+        let Some(Ok(map)) = self.map.as_ref().map(|map| map.with_views(views)) else { return };
+        self.map = Some(map.clone());
+        self.ask(DatapathAction::SetMap(map), Awaited::Answer(id));
     }
 
     fn answer(&mut self, id: CommandId, result: SwitchResult) {
@@ -555,6 +567,7 @@ impl Agent {
         self.timers.stop(AgentTimer::Load);
         self.choices.clear();
         self.place = config.place;
+        self.map = Some(config.map.clone());
         self.epoch = epoch;
         self.ask(action, Awaited::Configured(command));
     }

@@ -5,7 +5,7 @@ use super::learning::{Counted, Counting};
 use super::target::{Inject, LoadedRecord, Target};
 use crate::control::{BATCH_MAX, Entry, Location, SwitchConfig};
 use crate::time::Now;
-use switchback_wire::{Address, Heard, Op, Packet, Place, Seq};
+use switchback_wire::{Address, Heard, Map, Op, Packet, Place, Seq};
 
 /// An operation on the datapath, in an epoch.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,8 @@ pub enum DatapathAction {
     Freeze(SwitchConfig),
     /// Serve this many lanes: `Changed`.
     SetLanes(u32),
+    /// Route by this map, whose ranges are those of the one before: `Changed`.
+    SetMap(Map),
     /// Send what is for node `.0` to address `.1`: `Changed`.
     SetNode(u16, Address),
     /// Make the slots of these entries hollow records, and their keys findable: `Admitted`.
@@ -124,6 +126,7 @@ impl DatapathOp {
             DatapathAction::Configure(config) => return configure(&mut inject, &config, true),
             DatapathAction::Freeze(config) => return configure(&mut inject, &config, false),
             DatapathAction::SetLanes(lanes) => inject.target.set_lanes(lanes),
+            DatapathAction::SetMap(map) => inject.target.set_map(&map),
             DatapathAction::SetNode(node, address) => inject.target.set_node(node, address),
             DatapathAction::Admit(entries) => {
                 return DatapathDone::Admitted(

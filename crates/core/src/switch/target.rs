@@ -23,7 +23,8 @@ pub trait Target {
     /// packet is served.
     fn clear(&mut self);
 
-    /// Partitions and their replicas. The epoch is 0 while this runs.
+    /// Partitions and their replicas. The epoch is 0 while this runs, unless the ranges stay as
+    /// they were: of a change of views a packet may meet a part, and its node drops it then.
     fn set_map(&mut self, map: &Map);
 
     /// Address of a node.

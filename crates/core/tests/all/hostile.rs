@@ -64,10 +64,13 @@ impl Node {
                         (id, EngineReply::Got(self.records.get(&hash).cloned()))
                     }
                     EngineOp::Put { id, hash, record, .. } => {
+                        let since = record.since;
                         self.records.insert(hash, record);
-                        (id, EngineReply::Put(Ok(())))
+                        (id, EngineReply::Put(Ok(since)))
                     }
                     EngineOp::SetMark { id, .. }
+                    | EngineOp::Merge { id, .. }
+                    | EngineOp::Confirm { id, .. }
                     | EngineOp::SetState { id, .. }
                     | EngineOp::SetFloor { id, .. }
                     | EngineOp::RaiseFloors { id, .. }

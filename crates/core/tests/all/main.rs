@@ -13,5 +13,6 @@ mod operators;
 mod rack;
 mod recovery;
 mod renewal;
+mod replicas;
 mod session;
 mod snapshots;

@@ -10,13 +10,14 @@
 //! | | `served` | which chain serves each key |
 //! | | `floor`, of the first chain, or `floor` and chain u16 and ffff | the floor of all keys of a chain, u64 |
 //! | | `floor` and bucket u16, of the first chain, or `floor`, chain u16 and bucket u16 | the floor of a bucket, u64 |
+//! | | `unconfirmed`, key hash (16) and key | the lanes that are unconfirmed with it, u32 each |
 //!
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the
 //! order of scans.
 
 use crate::group::RecordHead;
 use switchback_core::floors::{Bucket, SEQ_BUCKETS};
-use switchback_core::storage::{LaneCompletion, Mark, OfferId, Record};
+use switchback_core::storage::{LaneCompletion, Lanes, Mark, OfferId, Record};
 use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
 
@@ -29,6 +30,7 @@ pub(crate) const STATE: &str = "state";
 pub(crate) const STATE_SHIM: &[u8] = b"shim";
 pub(crate) const STATE_SERVED: &[u8] = b"served";
 const STATE_FLOOR: &[u8] = b"floor";
+const STATE_UNCONFIRMED: &[u8] = b"unconfirmed";
 /// In the place of a bucket: all of a chain's.
 const ALL_BUCKETS: u16 = u16::MAX;
 const _: () = assert!(SEQ_BUCKETS <= ALL_BUCKETS as usize);
@@ -50,6 +52,30 @@ pub(crate) fn encode_key(hash: &KeyHash, key: &[u8], out: &mut Vec<u8>) {
 pub(crate) fn decode_key(stored: &[u8]) -> Option<(KeyHash, &[u8])> {
     let (hash, key) = stored.split_first_chunk::<16>()?;
     Some((KeyHash(*hash), key))
+}
+
+/// Replaces `out` by the stored key of a key that is unconfirmed.
+pub(crate) fn encode_unconfirmed_key(hash: &KeyHash, key: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend_from_slice(STATE_UNCONFIRMED);
+    out.extend_from_slice(&hash.0);
+    out.extend_from_slice(key);
+}
+
+/// Hash and key of one; `None`: this is another key of the `state` column family.
+pub(crate) fn decode_unconfirmed_key(stored: &[u8]) -> Option<(KeyHash, &[u8])> {
+    decode_key(stored.strip_prefix(STATE_UNCONFIRMED)?)
+}
+
+/// The stored form of the lanes that are unconfirmed with a key.
+pub(crate) fn encode_lanes(lanes: &Lanes) -> Vec<u8> {
+    let lanes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_be_bytes()).collect();
+    encode_state(&lanes)
+}
+
+pub(crate) fn decode_lanes(stored: &[u8]) -> Option<Lanes> {
+    let lanes = versioned(stored)?.chunks(4);
+    lanes.map(|lane| Some(u32::from_be_bytes(lane.try_into().ok()?))).collect()
 }
 
 /// Replaces `out` by the stored form of a record.
@@ -235,6 +261,14 @@ mod tests {
         if let Some(served) = decode_served(stored) {
             assert_eq!(encode_served(&served), stored);
         }
+        if let Some(lanes) = decode_lanes(stored) {
+            assert_eq!(encode_lanes(&lanes), stored);
+        }
+        if let Some((hash, name)) = decode_unconfirmed_key(key) {
+            let mut again = Vec::new();
+            encode_unconfirmed_key(&hash, name, &mut again);
+            assert_eq!(again, key);
+        }
     }
 
     proptest! {
@@ -311,6 +345,11 @@ mod tests {
             assert_eq!((&floor_of.encode()[..], FloorOf::decode(key)), (key, Some(floor_of)));
         }
         assert_eq!(encode_served(&ChainMap::default()), [1, 1, 0, 0]);
+        encode_unconfirmed_key(&KeyHash([b'h'; 16]), b"k", &mut out);
+        assert_eq!(out, b"unconfirmedhhhhhhhhhhhhhhhhk");
+        assert_eq!(FloorOf::decode(&out), None);
+        assert_eq!(encode_lanes(&vec![1, 258]), [1, 0, 0, 0, 1, 0, 0, 1, 2]);
+        assert_eq!(decode_lanes(&[1, 0, 0, 0]), None);
     }
 
     /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.

@@ -271,6 +271,16 @@ impl RocksStore {
                         None => batch.delete_cf(self.family(MARKS), &key),
                     }
                 }
+                Change::Unconfirmed { hash, key: name, lanes } => {
+                    format::encode_unconfirmed_key(hash, name, &mut key);
+                    match lanes {
+                        Some(lanes) => {
+                            let stored = format::encode_lanes(lanes);
+                            batch.put_cf(self.family(STATE), &key, stored);
+                        }
+                        None => batch.delete_cf(self.family(STATE), &key),
+                    }
+                }
                 Change::State(state, served) => {
                     let (states, served) = (self.family(STATE), format::encode_served(served));
                     batch.put_cf(states, STATE_SHIM, format::encode_state(state));
@@ -419,7 +429,7 @@ impl RocksStore {
                     }
                     rises = true;
                 }
-                Change::Record { .. } | Change::Completion(_) => {}
+                Change::Record { .. } | Change::Completion(_) | Change::Unconfirmed { .. } => {}
             }
         }
         if rises {
@@ -460,14 +470,20 @@ fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
         match key {
             STATE_SHIM => loaded.state = Some(format::decode_state(stored)?.to_vec()),
             STATE_SERVED => loaded.floors.set_served(format::decode_served(stored)?),
-            _ => match FloorOf::decode(key)? {
-                FloorOf::Chain(chain) => {
-                    loaded.floors.raise_base(chain, format::decode_floor(stored)?)
+            _ => {
+                if let Some((hash, key)) = format::decode_unconfirmed_key(key) {
+                    loaded.unconfirmed.push((hash, key.to_vec(), format::decode_lanes(stored)?));
+                    return Some(());
                 }
-                FloorOf::Bucket(bucket) => {
-                    loaded.floors.raise(bucket, format::decode_floor(stored)?)
+                match FloorOf::decode(key)? {
+                    FloorOf::Chain(chain) => {
+                        loaded.floors.raise_base(chain, format::decode_floor(stored)?)
+                    }
+                    FloorOf::Bucket(bucket) => {
+                        loaded.floors.raise(bucket, format::decode_floor(stored)?)
+                    }
                 }
-            },
+            }
         }
         Some(())
     })?

@@ -30,7 +30,7 @@ on_both! {
     a_floor_holds_for_the_keys_of_its_chain
     compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
     a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock
-    completions_go_with_the_write
+    completions_go_with_the_write replicas_merge_what_is_newer what_is_unconfirmed_is_noted
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
     scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart
     any_bytes_are_a_value
@@ -198,12 +198,13 @@ fn a_condition_begins_its_series_at_the_floor(engine: &mut dyn Restartable) {
     run(engine, [put(b"a", tombstone(5), NEWER), floor_of(b"a", 9)]);
     engine.compact_now();
     let inherits = Record { since: Record::INHERITED, ..record(12, b"x") };
-    assert_eq!(run_one(engine, put(b"a", inherits, PutCondition::IfSeq(Seq::NONE))), stored());
+    let absent = PutCondition::IfSeq(Seq::NONE);
+    assert_eq!(run_one(engine, put(b"a", inherits, absent)), stored_since(9));
     assert_eq!(run_one(engine, get(b"a")), got(Record { since: Some(Seq(9)), ..record(12, b"x") }));
     // A record of the cache may be older than the floor: its series begins with it.
     let late = Record { since: Record::INHERITED, ..record(4, b"y") };
     run(engine, [floor_of(b"b", 9)]);
-    assert_eq!(run_one(engine, put(b"b", late, NEWER)), stored());
+    assert_eq!(run_one(engine, put(b"b", late, NEWER)), stored_since(4));
     assert_eq!(run_one(engine, get(b"b")), got(Record { since: Some(Seq(4)), ..record(4, b"y") }));
 }
 
@@ -424,4 +425,34 @@ fn any_bytes_are_a_value(engine: &mut dyn Restartable) {
         assert_eq!(run_one(engine, get(key)), got(record(seq, &large)));
     }
     assert_eq!(run_one(engine, get(b"empty")), got(record(9, b"")));
+}
+
+/// Fails if an older record replaces a newer one, if the mark or the completions of an older one
+/// are refused with it, or if a floor says anything of what another replica has.
+fn replicas_merge_what_is_newer(engine: &mut dyn Restartable) {
+    let done = |request| LaneCompletion { lane: 7, request, seq: Seq(request) };
+    let marked = Mark { fence: Seq(3), ..Mark::default() };
+    run(engine, [floor(6)]);
+    assert_eq!(run_one(engine, merge(b"a", Some(record(5, b"five")), None, vec![done(1)])), SET);
+    let older = record(4, b"four");
+    assert_eq!(run_one(engine, merge(b"a", Some(older), Some(marked), vec![done(2)])), SET);
+    assert_eq!(run_one(engine, merge(b"a", None, None, Vec::new())), SET);
+    assert_eq!(run_one(engine, get(b"a")), got(record(5, b"five")));
+    let loaded = engine.reopen();
+    assert_eq!(loaded.completions, [done(2)]);
+    assert_eq!(loaded.marks, [(hash(b"a"), b"a".to_vec(), marked)]);
+}
+
+/// Fails if a key is forgotten that may not be at the tail, if lanes aren't those that were noted
+/// last, or if a refused put notes anything.
+fn what_is_unconfirmed_is_noted(engine: &mut dyn Restartable) {
+    let noted = |key: &[u8], lanes: &[u32]| (hash(key), key.to_vec(), lanes.to_vec());
+    run(engine, [put_unconfirmed(b"a", record(5, b"x"), vec![1])]);
+    run(engine, [put_unconfirmed(b"a", record(4, b"y"), vec![2])]);
+    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[1])]);
+    run(engine, [put_unconfirmed(b"a", record(6, b"z"), vec![1, 2])]);
+    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[1, 2])]);
+    let confirm = EngineOp::Confirm { id: 0, keys: vec![(hash(b"a"), b"a".to_vec())] };
+    assert_eq!(run_one(engine, confirm), SET);
+    assert_eq!(engine.reopen().unconfirmed, []);
 }

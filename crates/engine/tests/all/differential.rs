@@ -54,6 +54,7 @@ fn put() -> impl Strategy<Value = EngineOp> {
             }),
             record,
             source,
+            unconfirmed: None,
         },
     )
 }
@@ -70,7 +71,9 @@ fn op() -> impl Strategy<Value = EngineOp> {
         6 => key().prop_map(|(hash, key)| EngineOp::Get { id: 0, hash, key }),
         12 => put(),
         2 => (key(), mark)
-            .prop_map(|((hash, key), mark)| EngineOp::SetMark { id: 0, hash, key, mark }),
+            .prop_map(|((hash, key), mark)| {
+                EngineOp::SetMark { id: 0, hash, key, mark, unconfirmed: None }
+            }),
         1 => (any::<[u8; 3]>(), any::<bool>()).prop_map(|(bytes, is_halved)| {
             let served = if is_halved { halves() } else { ChainMap::default() };
             EngineOp::SetState { id: 0, state: bytes.to_vec(), served }

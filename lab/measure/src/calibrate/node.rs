@@ -125,6 +125,7 @@ fn fill(engine: &mut impl Engine, records: u64, value_bytes: usize) -> anyhow::R
             condition,
             completion: None,
             source: Source::Client,
+            unconfirmed: None,
         });
         if ops.len() == LOAD_GROUP || index + 1 == records {
             execute(engine, &mut ops)?;
@@ -147,6 +148,7 @@ fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
             hash: HASH_KEY.hash(&key(id)),
             key: key(id).to_vec(),
             mark,
+            unconfirmed: None,
         };
         let mut ops: Vec<_> = (0..GROUP as u64).map(set).collect();
         let (start, cpu_start) = (Instant::now(), cpu_time());
@@ -160,6 +162,7 @@ fn marks(engine: &mut impl Engine, effort: &Effort) -> anyhow::Result<Sample> {
             hash: HASH_KEY.hash(&key(id)),
             key: key(id).to_vec(),
             mark: None,
+            unconfirmed: None,
         })
         .collect();
     execute(engine, &mut ops)?;

@@ -46,6 +46,12 @@ pub enum Check {
     Kept,
     /// A loss is declared only of what switches alone protected that are gone.
     Declared,
+    /// Every replica has what an answer rests on.
+    MembersLackTold,
+    /// No replica has what the one before it lacks.
+    ChainOrder,
+    /// In the end all replicas have the same.
+    ReplicasDiffer,
     /// Tables and queues stay within their bounds.
     Bounds,
     /// The parts come to rest once the faults are over.
@@ -58,7 +64,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 20] = [
+    pub const ALL: [Check; 23] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -75,6 +81,9 @@ impl Check {
         Check::LeftBehind,
         Check::Kept,
         Check::Declared,
+        Check::MembersLackTold,
+        Check::ChainOrder,
+        Check::ReplicasDiffer,
         Check::Bounds,
         Check::Settled,
         Check::Progress,
@@ -100,6 +109,9 @@ impl Check {
             Check::LeftBehind => "left-behind",
             Check::Kept => "kept",
             Check::Declared => "declared",
+            Check::MembersLackTold => "members-lack-told",
+            Check::ChainOrder => "chain-order",
+            Check::ReplicasDiffer => "replicas-differ",
             Check::Bounds => "bounds",
             Check::Settled => "settled",
             Check::Progress => "progress",
@@ -141,6 +153,13 @@ impl Check {
             }
             Check::Declared => {
                 "a loss is declared only where switches of several domains alone had it, and none is left"
+            }
+            Check::MembersLackTold => {
+                "what an answer rests on is at every replica of its partition"
+            }
+            Check::ChainOrder => "no replica has a newer version than the one before it",
+            Check::ReplicasDiffer => {
+                "once the cache is drained, all replicas of a partition have the same"
             }
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Settled => {

@@ -91,7 +91,8 @@ impl World {
         let slot = &mut self.controller;
         slot.boot += 1;
         slot.chains.values_mut().for_each(|chain| chain.losses = 0);
-        match rack.controller(nodes, self.map.clone(), &slot.files, seed, now) {
+        let map = self.first_map.clone();
+        match rack.controller(nodes, map, &slot.files, seed, now) {
             Ok(controller) => slot.controller = Some(Box::new(controller)),
             Err(error) => {
                 self.fail(Violation::general(
@@ -183,6 +184,7 @@ impl World {
 
     /// Carries out what the controller wants.
     pub(super) fn pump_controller(&mut self) {
+        self.follow_views();
         self.notice_abandoned();
         loop {
             let Some(controller) = &mut self.controller.controller else { return };
@@ -202,6 +204,16 @@ impl World {
         let due_us = controller.poll_timeout();
         self.arm(Part::Controller, due_us);
         self.watch_backup();
+    }
+
+    /// Which replicas there are is what the controller knows.
+    fn follow_views(&mut self) {
+        if self.rack_is_replicated()
+            && let Some(controller) = &self.controller.controller
+            && *controller.map() != self.map
+        {
+            self.map = controller.map().clone();
+        }
     }
 
     /// No part may be told of a snapshot that isn't on the disk.

@@ -137,7 +137,7 @@ impl World {
                     .controller
                     .as_ref()
                     .is_some_and(|controller| controller.is_drained());
-                if drained && self.is_quiet() {
+                if drained && self.is_quiet() && self.are_replicas_quiet() {
                     self.statistics.drained += 1;
                     self.check_stored();
                     self.enter(Phase::Rereading(0));
@@ -238,7 +238,8 @@ impl World {
     pub(super) fn is_settled(&self) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
-        if !idle || !self.control.is_prompt(self.now_us) {
+        let is_prompt = self.control.is_prompt(self.now_us) && self.links.is_prompt(self.now_us);
+        if !idle || !is_prompt || !self.are_replicas_ready() {
             return false;
         }
         let now = self.now(Part::Controller);
@@ -386,6 +387,7 @@ impl World {
     /// After a drain the nodes have everything, as it was written.
     fn check_stored(&mut self) {
         let now_ms = START_UNIX_MS + self.now_us / 1000;
+        self.check_replicas(now_ms);
         for key in 0..self.workload.keys() {
             let Some(hash) = self.hash_of(key) else { return };
             let seq = self.stored_record(&hash).map_or(Seq::NONE, |record| record.seq);

@@ -11,6 +11,7 @@ mod controller;
 mod data;
 mod ending;
 mod inspect;
+mod links;
 mod nemesis;
 mod node;
 mod script;
@@ -33,6 +34,7 @@ use client::ClientSlot;
 use controller::ControllerSlot;
 use data::{Flight, Flights};
 use ending::{Ending, Phase};
+use links::NodeLinks;
 use nemesis::Nemesis;
 use node::NodeSlot;
 use script::Rules;
@@ -70,6 +72,10 @@ pub struct World {
     plan: Plan,
     rack: Rack,
     map: Map,
+    /// As the rack was made.
+    first_map: Map,
+    /// Which key's replicas are compared next.
+    compared: u32,
     /// The number of each part.
     numbers: Parts,
     now_us: u64,
@@ -77,6 +83,7 @@ pub struct World {
     random: Random,
     network: Network,
     control: ControlPlane,
+    links: NodeLinks,
     flights: Flights,
     workload: Workload,
     controller: ControllerSlot,
@@ -116,14 +123,22 @@ impl World {
         let workload = Workload::new(&plan.load, random.fork());
         let skew_ms = 2 * plan.clocks.skew_ms as u64 + 2;
         let rack = plan.rack();
-        let heads =
-            (0..rack.partitions).map(|partition| vec![(partition % u32::from(rack.nodes)) as u16]);
+        let nodes = u32::from(rack.nodes);
+        let replicas = u32::from(plan.topology.replicas);
+        let heads = (0..rack.partitions).map(|partition| {
+            (0..replicas).map(|replica| ((partition + replica) % nodes) as u16).collect()
+        });
+        let map = deal_to_chains(&Map::equal(heads.collect()), rack.chains);
         let mut world = World {
+            first_map: map.clone(),
+            map,
+            compared: 0,
             numbers,
             now_us: 0,
             queue: EventQueue::default(),
             network: Network::new(plan.data.clone(), random.fork(), numbers.count()),
             control: ControlPlane::new(plan.control.clone(), random.fork(), numbers),
+            links: NodeLinks::new(plan.control.clone(), Random::new(plan.seed ^ 0x011a_b5e5)),
             flights: Flights::default(),
             controller: ControllerSlot::default(),
             backup: BackupSlot::default(),
@@ -148,7 +163,6 @@ impl World {
             rules: None,
             workload,
             random,
-            map: deal_to_chains(&Map::equal(heads.collect()), rack.chains),
             rack,
             plan,
         };
@@ -261,6 +275,7 @@ impl World {
             Event::Lost(part, _) => self.connection_lost(part),
             Event::Nemesis => self.strike(),
             Event::Ends(fault) => self.fault_ends(fault),
+            Event::Link(place) => self.link_arrives(place),
             Event::BackUp => self.back_up(),
             Event::Inspect => self.inspect(),
         }

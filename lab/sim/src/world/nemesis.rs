@@ -25,6 +25,8 @@ enum Lasting {
     Dead(Part, Part),
     /// A switch that is out of service.
     Drained(u16),
+    /// A node that is gone: it comes back if partitions can't do without it, or with nothing.
+    Lost(u16),
 }
 
 /// Injects faults.
@@ -186,6 +188,10 @@ impl World {
             FaultKind::CrashDomain => self.crash_domain(),
             FaultKind::CutRecovery => self.cut_recovery(lasts_us),
             FaultKind::DrainSwitch => self.drain_switch(),
+            FaultKind::LoseNode => match self.crash_one(is_node)?[..] {
+                [Part::Node(node)] => Some(Lasting::Lost(node)),
+                _ => None,
+            },
             FaultKind::BitRot => {
                 let Part::Node(node) = self.pick(is_node)? else { return None };
                 self.rot_one(node).then_some(Lasting::Rotten(node))
@@ -431,6 +437,17 @@ impl World {
             }
             Lasting::Rotten(node) => self.nodes[usize::from(node)].engine.mend(),
             Lasting::Drained(switch) => self.add_switch(switch),
+            Lasting::Lost(node) if self.is_running(Part::Node(node)) => {}
+            Lasting::Lost(node) => {
+                // Only what no partition needs may be lost, and the controller has to know it.
+                let is_removed = self.is_running(Part::Controller)
+                    && self.controller.is_idle()
+                    && !self.map.numbers_of(node).contains(&true);
+                if is_removed && self.nemesis.random.chance(0.7) {
+                    self.lose_disk(node);
+                }
+                self.start_part(Part::Node(node));
+            }
         }
     }
 
@@ -441,6 +458,7 @@ impl World {
         }
         self.network.heal();
         self.control.heal();
+        self.links.heal();
         // What routes around it serves without it.
         let dead_link = self.nemesis.dead_link;
         self.block(dead_link.as_slice(), true);

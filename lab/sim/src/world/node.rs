@@ -5,7 +5,7 @@ use crate::check::{Check, Violation};
 use crate::event::Event;
 use switchback_assembly::Part;
 use switchback_core::control::{Command, NodeCommand};
-use switchback_core::node::Shim;
+use switchback_core::node::{LinkMessage, Shim};
 use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_engine::{Engine as _, Fault, MemoryEngine, SyncPolicy};
 
@@ -76,6 +76,14 @@ impl World {
         slot.commit = None;
         let survivors = self.random.below(slot.engine.unsynced() as u64 + 1) as usize;
         slot.engine.crash(survivors);
+        self.links.break_all(self.now_us, node);
+    }
+
+    /// A node that isn't running has a new disk.
+    pub(super) fn lose_disk(&mut self, node: u16) {
+        let slot = &mut self.nodes[usize::from(node)];
+        assert!(slot.shim.is_none(), "its disk is lost with it");
+        slot.engine = MemoryEngine::new(SyncPolicy::Always);
     }
 
     pub(super) fn wake_node(&mut self, node: u16) {
@@ -105,6 +113,14 @@ impl World {
         self.pump_node(node);
     }
 
+    /// Another node tells something.
+    pub(super) fn node_is_told(&mut self, node: u16, from: u16, message: LinkMessage) {
+        let now = self.now(Part::Node(node));
+        let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+        shim.handle_link(now, from, message);
+        self.pump_node(node);
+    }
+
     /// Passes on what the shim has to say.
     fn pump_node(&mut self, node: u16) {
         let part = Part::Node(node);
@@ -112,7 +128,10 @@ impl World {
             let mut flight = self.flights.buffer();
             let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
             match shim.poll_packet(&mut flight.packet) {
-                Some(to) => self.send_packet(part, to, flight),
+                Some(to) => {
+                    self.check_told(node, &flight.packet);
+                    self.send_packet(part, to, flight);
+                }
                 None => {
                     self.flights.done(flight);
                     break;
@@ -123,6 +142,11 @@ impl World {
             let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
             let Some(report) = shim.poll_message() else { break };
             self.report(part, report);
+        }
+        loop {
+            let Some(shim) = &mut self.nodes[usize::from(node)].shim else { return };
+            let Some((to, message)) = shim.poll_link() else { break };
+            self.send_link(node, to, message);
         }
         let slot = &mut self.nodes[usize::from(node)];
         let Some(shim) = &mut slot.shim else { return };

@@ -117,6 +117,7 @@ impl Script {
         plan.focus = Focus::Anything;
         plan.topology = Topology {
             nodes: 1,
+            replicas: 1,
             clients: 2,
             switches: 1,
             chains: 1,
@@ -155,6 +156,7 @@ impl Script {
             backup_flush_us: 2_000_000,
             switch_timeout_us: 50_000,
             switch_lost_us: 20_000,
+            node_timeout_us: 1_000_000,
             snapshot_us: Some(100_000),
             dirty_max_us: None,
             controller_retry_us: 5_000,

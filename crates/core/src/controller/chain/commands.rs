@@ -329,6 +329,17 @@ impl Commands {
         }
     }
 
+    /// Forgets what a node was told that isn't about the keys of partitions, which have another
+    /// head by now.
+    pub(super) fn withdraw_from(&mut self, peer: Peer) {
+        let of_peer = self.outstanding.iter().filter(|(_, outstanding)| {
+            outstanding.to == peer && matches!(outstanding.order, Order::Node(_))
+        });
+        for id in of_peer.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.remove(id);
+        }
+    }
+
     /// When [`Commands::due`] has something to send.
     pub(super) fn next_us(&self) -> Option<u64> {
         self.schedule.first().map(|(at_us, _)| *at_us)

@@ -15,6 +15,7 @@ mod recovery;
 mod resync;
 mod snapshots;
 mod takeover;
+mod views;
 mod witnesses;
 mod work;
 
@@ -28,6 +29,7 @@ use self::links::Links;
 use self::recovery::Recovery;
 use self::resync::Resync;
 use self::snapshots::Snapshots;
+use self::views::Views;
 use self::work::Work;
 use super::directory::{Directory, Preserved, SnapshotFile};
 use super::membership::NodeChange;
@@ -125,6 +127,7 @@ pub(super) struct Chain {
     change: Change,
     inspections: Inspections,
     links: Links,
+    views: Views,
     /// When this began.
     since_us: u64,
     /// The last sign of life of each switch that serves, or served last, in that life.
@@ -175,6 +178,7 @@ impl Chain {
             change: Change::default(),
             inspections: Inspections::default(),
             links: Links::default(),
+            views: Views::default(),
             since_us,
             heard_us: BTreeMap::new(),
             missing: BTreeSet::new(),
@@ -194,6 +198,7 @@ impl Chain {
     pub(super) fn go_on(&mut self, cx: &mut Context<'_>) {
         self.resync_on(cx);
         self.recover_on(cx);
+        self.views_on(cx);
         self.admit_waiting(cx);
         self.drain_on(cx);
         self.change_on(cx);
@@ -270,6 +275,7 @@ impl Chain {
             ) => {
                 self.evicting(cx, candidates, &counts, evicting);
             }
+            (SwitchCommand::Views(_), _) if by_all => self.views_routed(cx),
             (SwitchCommand::Remove(entries), _) if by_all => self.removed_by(cx, switch, entries),
             (SwitchCommand::Inspect(asked), SwitchResult::Inspected(told)) => {
                 self.inspected(cx, &asked, told);
@@ -298,6 +304,9 @@ impl Chain {
             }
         }
         self.node_lags(cx, node);
+        if !cx.directory.holders(self.id).contains(&node) {
+            self.stranger_said_hello(cx, node, change.restarted);
+        }
         let standing = cx.members.standing(node, self.id);
         if standing.needs_epoch && standing.epoch == cx.directory.epoch(self.id) {
             self.node_needs_epoch(cx);

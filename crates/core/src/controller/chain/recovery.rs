@@ -92,6 +92,16 @@ impl Recovery {
         }
     }
 
+    /// Only these nodes store partitions of the chain any more, once this store is durable. Whether
+    /// no part was told of the epoch before: then all are told of it after that.
+    pub(super) fn is_left_to(&mut self, holders: &BTreeSet<u16>, store: u64) -> bool {
+        self.nodes.retain(|node, _| holders.contains(node));
+        if self.source.is_none() {
+            self.stored_by = store;
+        }
+        self.source.is_none()
+    }
+
     /// Whether switches and nodes have moved to the new epoch.
     pub(super) fn waits_for_clients_only(&self) -> bool {
         self.source.is_some()
@@ -344,7 +354,7 @@ impl Chain {
         cx.notify(client, ClientNotice::Spine { chain, epoch, switch });
     }
 
-    fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
+    pub(super) fn send_epoch(&mut self, cx: &Context<'_>, node: u16) {
         let owner = cx.directory.owner(self.id).and_then(|owner| cx.members.switch(owner));
         if owner.is_none() && !cx.directory.is_bypass(self.id) {
             return; // its address isn't known yet

@@ -159,7 +159,9 @@ impl Chain {
         let Known { config, directory, members, .. } = known;
         match self.phase {
             Phase::Waiting { since_us } if directory.epoch(self.id) > 0 => {
-                config.bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
+                // Without a switch, nothing keeps clients from a replica that was left out.
+                let bypass_us = config.bypass_us.filter(|_| !directory.is_replicated());
+                bypass_us.map(|bypass_us| since_us.saturating_add(bypass_us))
             }
             Phase::Waiting { .. } => None,
             _ => {
@@ -234,6 +236,7 @@ impl Chain {
         let heard = |switch: &u16| Some((*switch, cx.members.switch_heard_us(*switch)?));
         self.heard_us = members.iter().filter_map(heard).collect();
         self.commands.clear();
+        self.views.are_brought_by_epoch();
         self.links.forget();
         self.snapshots.abandon();
         self.waiting.clear();
@@ -284,6 +287,7 @@ impl Chain {
         self.cache = Cache::new(classes, cx.config.cache_records);
         self.commands.clear_but_offers();
         self.waiting.clear();
+        self.tell_views_again(cx);
         self.phase = Phase::Resyncing(Resync::new(cx.directory.switches(self.id)));
         self.command_members(cx, SwitchCommand::ListEntries(None));
     }

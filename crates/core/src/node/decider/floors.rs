@@ -118,14 +118,21 @@ impl RisingFloors {
 
     /// Raises what is due, or what waits longest if it `is_early`, and says what is to be saved:
     /// that, and what failed before.
-    pub(super) fn raise(&mut self, now: Now, period_us: u64, is_early: bool) -> FloorsToSave {
+    /// Those of the buckets that are `kept` wait for another period.
+    pub(super) fn raise(
+        &mut self,
+        now: Now,
+        period_us: u64,
+        is_early: bool,
+        kept: &BTreeSet<Bucket>,
+    ) -> FloorsToSave {
         let mut to_save = FloorsToSave::default();
         let bases = std::mem::take(&mut self.bases_failed).into_iter();
         to_save.bases = bases.map(|chain| (chain, self.floors.base(chain))).collect();
         to_save.buckets.push(std::mem::take(&mut self.failed).into_iter().collect());
         if now.monotonic_us >= self.next_period_us || is_early {
             self.next_period_us = now.in_us(period_us);
-            let raised = self.period_over();
+            let raised = self.period_over(kept);
             to_save.raised = raised.len();
             to_save.buckets.push(raised);
         }
@@ -135,8 +142,11 @@ impl RisingFloors {
     }
 
     /// The floors that rise now. They count at once: more is refused then, never less.
-    fn period_over(&mut self) -> Vec<(Bucket, Seq)> {
-        let due = std::mem::replace(&mut self.due, std::mem::take(&mut self.noted));
+    fn period_over(&mut self, kept: &BTreeSet<Bucket>) -> Vec<(Bucket, Seq)> {
+        let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.noted));
+        for (bucket, floor) in due.extract_if(.., |bucket, _| kept.contains(bucket)) {
+            self.noted.insert(bucket, floor);
+        }
         for (bucket, floor) in &due {
             self.floors.raise(*bucket, *floor);
         }

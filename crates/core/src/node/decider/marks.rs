@@ -21,7 +21,7 @@ pub(super) struct MarkedKey {
     pub(super) value_bytes: u32,
     /// How often the switch had counted it when it was offered.
     pub(super) count: u32,
-    /// The offer's mark is durable, so that it may be sent.
+    /// The offer's mark is durable, at all replicas, so that it may be sent.
     pub(super) durable: bool,
     /// The controller has confirmed the offer.
     pub(super) known: bool,
@@ -177,6 +177,57 @@ impl Marks {
         marked.durable = false;
         marked.known = false;
         Some(marked.mark)
+    }
+
+    /// Takes in a mark of another replica: fences rise only, and offers are the head's. The mark to
+    /// be stored; `None` inside: there is none.
+    pub(super) fn merge(&mut self, hash: &KeyHash, key: &[u8], mark: Mark) -> Option<Mark> {
+        let known = self.keys.get(hash).map(|marked| marked.mark).unwrap_or_default();
+        let fence = known.fence.max(mark.fence);
+        let merged = Mark { fence, ..mark };
+        self.offered -= usize::from(known.is_offered());
+        self.offered += usize::from(merged.is_offered());
+        if merged == Mark::default() {
+            self.keys.remove(hash);
+            return None;
+        }
+        let marked = self.entry(hash, key);
+        if merged.offer != known.offer {
+            (marked.value_bytes, marked.count) = (0, Offer::NAMED);
+            (marked.durable, marked.known) = (false, false);
+        }
+        marked.mark = merged;
+        Some(merged)
+    }
+
+    /// A mark that was merged is durable, or couldn't be made so: then there was no offer, unless
+    /// that is durable from before. At the tail (`is_last`) all replicas have it then.
+    pub(super) fn merged(&mut self, hash: &KeyHash, mark: &Mark, is_saved: bool, is_last: bool) {
+        let Some(marked) = self.keys.get_mut(hash) else { return };
+        if is_saved {
+            marked.saved_fence = marked.saved_fence.max(mark.fence);
+            marked.durable |= is_last && marked.mark.offer == mark.offer;
+        } else if marked.mark.offer == mark.offer && !marked.durable {
+            self.clear_offer(hash, mark.offer);
+        }
+    }
+
+    /// Not all replicas may have a key's mark.
+    pub(super) fn unconfirmed(&mut self, hash: &KeyHash) {
+        if let Some(marked) = self.keys.get_mut(hash) {
+            marked.durable = false;
+        }
+    }
+
+    /// All replicas have a key's mark: its offer may be sent.
+    pub(super) fn confirmed(&mut self, hash: &KeyHash) {
+        if let Some(marked) = self.keys.get_mut(hash)
+            && marked.mark.is_offered()
+            && !marked.durable
+        {
+            marked.durable = true;
+            self.to_offer.push_back(*hash);
+        }
     }
 
     /// The controller knows this offer: no need to repeat it.

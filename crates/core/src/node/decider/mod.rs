@@ -12,6 +12,7 @@ mod writes;
 use crate::control::{NodeConfig, Offer};
 use crate::floors::{Bucket, SEQ_BUCKETS};
 use crate::mechanisms::Mechanisms;
+use crate::node::link::Effect;
 use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId, ChainMap};
@@ -48,6 +49,15 @@ pub(super) enum Offering {
     Refused,
     /// It is offered once this mark is durable.
     ToSave(Mark),
+}
+
+/// What is to be stored of an effect, beside its record.
+#[derive(Debug)]
+pub(super) struct Merged {
+    /// The mark, if it is part of the effect; `None` inside: clear.
+    pub(super) mark: Option<Option<Mark>>,
+    /// Completions that are newer than those that are known.
+    pub(super) completions: Vec<LaneCompletion>,
 }
 
 /// What a node knows to decide requests by.
@@ -236,6 +246,82 @@ impl Decider {
         Put { record, condition, completion: None, may_be_older: false }
     }
 
+    /// Takes in what another replica has: it is newer, or known.
+    pub(super) fn merge(&mut self, effect: &Effect) -> Merged {
+        let Effect { hash, key, .. } = effect;
+        if let Some(record) = &effect.record {
+            let newest = self.newest_of(hash);
+            *newest = (*newest).max(record.seq);
+            if record.tombstone || record.expiry_ms != 0 {
+                self.rising.note(hash, record.seq);
+            }
+        }
+        let mark = effect.mark.filter(|_| self.mechanisms.marks_replicated()).map(|mark| {
+            if mark.fence > Seq::NONE {
+                self.rising.note(hash, mark.fence);
+            }
+            self.marks.merge(hash, key, mark)
+        });
+        let mut completions = effect.completions.clone();
+        completions.retain(|done| self.is_news(done));
+        Merged { mark, completions }
+    }
+
+    fn is_news(&self, done: &LaneCompletion) -> bool {
+        let known = self.completions.get(&done.lane);
+        known.is_none_or(|known| known.request < done.request)
+            && self.mechanisms.completions_replicated()
+    }
+
+    /// What was merged is durable, or couldn't be made so; at the tail, if the node `is_last`.
+    pub(super) fn merged(
+        &mut self,
+        hash: &KeyHash,
+        merged: &Merged,
+        is_saved: bool,
+        is_last: bool,
+    ) {
+        if let Some(mark) = &merged.mark {
+            self.marks.merged(hash, &mark.unwrap_or_default(), is_saved, is_last);
+        }
+        for done in merged.completions.iter().filter(|_| is_saved) {
+            if self.is_news(done) {
+                self.completions.insert(done.lane, *done);
+            }
+        }
+    }
+
+    /// Not all replicas may have a key's mark.
+    pub(super) fn mark_unconfirmed(&mut self, hash: &KeyHash) {
+        self.marks.unconfirmed(hash);
+    }
+
+    /// All replicas have a key's mark.
+    pub(super) fn mark_confirmed(&mut self, hash: &KeyHash) {
+        self.marks.confirmed(hash);
+    }
+
+    /// A key's offer that isn't known to be at all replicas, and the length of its value.
+    pub(super) fn unconfirmed_offer(&self, hash: &KeyHash) -> Option<(OfferId, u32)> {
+        let marked = self.marks.get(hash).filter(|marked| !marked.durable)?;
+        marked.mark.is_offered().then_some((marked.mark.offer, marked.value_bytes))
+    }
+
+    /// What a key is marked with.
+    pub(super) fn mark_of(&self, hash: &KeyHash) -> Mark {
+        self.marks.get(hash).map(|marked| marked.mark).unwrap_or_default()
+    }
+
+    /// The last completions of these lanes.
+    pub(super) fn completions_of(&self, lanes: &[u32]) -> Vec<LaneCompletion> {
+        lanes.iter().filter_map(|lane| self.completions.get(lane).copied()).collect()
+    }
+
+    /// Keys that are marked as offered.
+    pub(super) fn all_offered(&self) -> impl Iterator<Item = &KeyHash> {
+        self.marks.offered_between(0, u64::MAX).map(|(hash, _)| hash)
+    }
+
     fn newest_of(&mut self, hash: &KeyHash) -> &mut Seq {
         let Bucket { chain, number } = self.rising.bucket_of(hash);
         &mut self.chains[chain].newest[usize::from(number)]
@@ -244,12 +330,6 @@ impl Decider {
     /// How many keys are marked as offered.
     pub(super) fn offered(&self) -> usize {
         self.marks.offered()
-    }
-
-    /// How many keys of a chain are marked as offered. Looks through all.
-    pub(super) fn offered_of(&self, chain: ChainId) -> usize {
-        let offered = self.marks.offered_between(0, u64::MAX);
-        offered.filter(|(hash, _)| self.chain_of(hash) == chain).count()
     }
 
     /// Whether a key is marked as offered.
@@ -317,8 +397,13 @@ impl Decider {
         Some(offer)
     }
 
-    /// The offers of a chain's keys that the controller hasn't confirmed.
-    pub(super) fn open_offers(&mut self, chain: ChainId) -> Vec<Offer> {
+    /// The offers of a chain's keys that the controller hasn't confirmed, of those whose
+    /// partition the node heads.
+    pub(super) fn open_offers(
+        &mut self,
+        chain: ChainId,
+        is_headed: impl Fn(&KeyHash) -> bool,
+    ) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut again = Vec::new();
         while let Some(hash) = self.marks.to_offer.pop_front() {
@@ -330,8 +415,10 @@ impl Decider {
             if !marked.mark.is_offered() || marked.known || !marked.durable {
                 continue;
             }
-            offers.push(marked.offer(&hash));
-            again.push(hash);
+            if is_headed(&hash) {
+                offers.push(marked.offer(&hash));
+                again.push(hash);
+            }
         }
         self.marks.to_offer.extend(again);
         offers
@@ -365,25 +452,36 @@ impl Decider {
     }
 
     /// Drops fences that saved floors stand for, and raises floors that are due. The keys whose
-    /// marks are to be cleared, and what is to be saved.
+    /// marks are to be cleared, and what is to be saved. What is `unconfirmed` keeps its fence, and
+    /// its bucket's floor.
     pub(super) fn raise_floors(
         &mut self,
         now: Now,
         period_us: u64,
+        unconfirmed: &BTreeSet<KeyHash>,
     ) -> (Vec<(KeyHash, Vec<u8>)>, FloorsToSave) {
         // A floor that rises early makes late copies of writes end as indeterminate; but without it
         // the number of fences would have no limit.
         let is_early = self.marks.is_crowded() && self.rising.is_saved();
         let gone = match self.rising.is_saved() {
-            true => self.sweep_fences(if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH }),
+            true => {
+                let batch = if is_early { SWEEP_BATCH_CROWDED } else { SWEEP_BATCH };
+                self.sweep_fences(batch, unconfirmed)
+            }
             false => Vec::new(),
         };
-        (gone, self.rising.raise(now, period_us, is_early))
+        let kept = unconfirmed.iter().map(|hash| self.rising.bucket_of(hash)).collect();
+        (gone, self.rising.raise(now, period_us, is_early, &kept))
     }
 
-    fn sweep_fences(&mut self, batch: usize) -> Vec<(KeyHash, Vec<u8>)> {
+    fn sweep_fences(
+        &mut self,
+        batch: usize,
+        unconfirmed: &BTreeSet<KeyHash>,
+    ) -> Vec<(KeyHash, Vec<u8>)> {
         let rising = &self.rising;
-        let covered = |hash: &KeyHash, fence: Seq| fence <= rising.of(hash);
+        let covered =
+            |hash: &KeyHash, fence: Seq| fence <= rising.of(hash) && !unconfirmed.contains(hash);
         let (gone, next) = self.marks.drop_fences(self.swept, batch, covered);
         self.swept = next;
         gone

@@ -152,9 +152,11 @@ impl Decider {
 
     /// A write at or below the fence, the floor or the stored number, or one whose staged value is
     /// missing (unless it `is_staged`), once the stored record is known.
+    /// `key`: that of a partition with several replicas.
     pub(in crate::node) fn judge(
-        &self,
+        &mut self,
         header: &Header,
+        key: Option<&[u8]>,
         is_staged: bool,
         record: Option<&Record>,
     ) -> Decision {
@@ -186,6 +188,16 @@ impl Decider {
             self.marks
                 .get(&header.key_hash)
                 .map_or(Decision::Ignore, |marked| Decision::SaveFence(marked.mark))
+        } else if seq <= floor
+            && self.mechanisms.floor()
+            && let Some(key) = key
+        {
+            // The floors of other replicas may be lower: a fence stands for this one.
+            match self.marks.raise_fence(&header.key_hash, key, seq) {
+                RaisedFence::Saved => Decision::Bounce,
+                RaisedFence::ToSave(mark) => Decision::SaveFence(mark),
+                RaisedFence::NoRoom => Decision::NoFence,
+            }
         } else if seq <= floor && self.mechanisms.floor() {
             // Sent back it may run anew: that no copy of it runs here must be known after a
             // restart, too.
@@ -274,20 +286,20 @@ mod tests {
         assert!(matches!(decider.write(&write(5, 0), false), Decision::LookUp));
         assert!(matches!(decider.write(&write(6, 0), false), Decision::Run));
         // The fence isn't known to be durable, so nothing goes back yet.
-        assert!(matches!(decider.judge(&write(5, 0), false, None), Decision::SaveFence(_)));
+        assert!(matches!(decider.judge(&write(5, 0), None, false, None), Decision::SaveFence(_)));
         decider.fence_saved(&KeyHash([7; 16]), Seq::new(1, 5));
-        assert!(matches!(decider.judge(&write(5, 0), false, None), Decision::Bounce));
+        assert!(matches!(decider.judge(&write(5, 0), None, false, None), Decision::Bounce));
         assert!(matches!(
-            decider.judge(&write(5, 0), false, Some(&record(5, None))),
+            decider.judge(&write(5, 0), None, false, Some(&record(5, None))),
             Decision::Superseded
         ));
         assert!(matches!(
-            decider.judge(&write(5, 0), false, Some(&record(9, None))),
+            decider.judge(&write(5, 0), None, false, Some(&record(9, None))),
             Decision::Superseded
         ));
         // Versions 2 to 9 were each made upon the one before: 5 isn't among them.
         assert!(matches!(
-            decider.judge(&write(5, 0), false, Some(&record(9, Some(2)))),
+            decider.judge(&write(5, 0), None, false, Some(&record(9, Some(2)))),
             Decision::Bounce
         ));
     }

@@ -23,7 +23,7 @@ use switchback_wire::{
 };
 use updates::CacheUpdates;
 
-pub(super) use operations::{Pending, Request, Write};
+pub(super) use operations::{PassOn, Pending, Request, Write};
 
 /// Buffers that wait for the next packets.
 const BUFFERS_KEPT: usize = 64;
@@ -150,24 +150,6 @@ impl Replica {
         value_bytes
     }
 
-    /// Answers a write; `seq` names it, and `told` is the version that a failed condition tells.
-    pub(super) fn answer_write(&mut self, request: &Request, status: Status, seq: Seq, told: Seq) {
-        let header = request.header;
-        let guard = if status == Status::ConditionFailed { told.0 } else { header.guard };
-        let flags = flags_kept(&header);
-        let reply =
-            Header { op: Op::WriteReply, flags, status, guard, total_bytes: 0, seq, ..header };
-        self.send(request.switch, reply, &[], &request.key);
-    }
-
-    /// Sends a write back to where its lane is arbitrated.
-    pub(super) fn bounce(&mut self, Write { request, value, .. }: &Write) {
-        let header = request.header;
-        let bounce = Header { op: Op::Bounce, flags: flags_kept(&header), ..header };
-        let value = if header.has(flags::LARGE) { &[][..] } else { value };
-        self.send(request.switch, bounce, value, &request.key);
-    }
-
     /// Sends a record's value to the cache until it is acknowledged (NetCache); false if it isn't
     /// to be sent.
     pub(super) fn update_cache(
@@ -213,6 +195,11 @@ impl Replica {
         self.updates.remove(hash);
     }
 
+    /// The values of these keys are to be sent to the cache: this node does that from now on.
+    pub(super) fn refresh(&mut self, keys: impl Iterator<Item = KeyHash>) {
+        self.updates.refresh(keys);
+    }
+
     /// Nothing that `is_of` a chain is cached any more.
     pub(super) fn forget_updates(&mut self, is_of: impl Fn(&KeyHash) -> bool) {
         self.updates.forget(is_of);
@@ -222,6 +209,18 @@ impl Replica {
     pub(super) fn next_refresh(&mut self) -> Option<KeyHash> {
         self.updates.next_refresh()
     }
+}
+
+/// The answer to a write; `seq` names it, and `told` is the version that a failed condition tells.
+pub(super) fn write_reply(write: &Header, status: Status, seq: Seq, told: Seq) -> Header {
+    let guard = if status == Status::ConditionFailed { told.0 } else { write.guard };
+    let flags = flags_kept(write);
+    Header { op: Op::WriteReply, flags, status, guard, total_bytes: 0, seq, ..*write }
+}
+
+/// A write that goes back to where its lane is arbitrated.
+pub(super) fn bounce(write: &Header) -> Header {
+    Header { op: Op::Bounce, flags: flags_kept(write), ..*write }
 }
 
 /// The flags of an answer to a write, or of a write that goes back.

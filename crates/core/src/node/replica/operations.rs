@@ -3,6 +3,8 @@
 use crate::control::CommandId;
 use crate::floors::Bucket;
 use crate::node::copies::Refill;
+use crate::node::decider::Merged;
+use crate::node::link::{Answer, Awaited, Effect};
 use crate::storage::{EngineOp, OfferId, OpId};
 use crate::topology::ChainId;
 use hashbrown::HashTable;
@@ -26,8 +28,16 @@ pub(in crate::node) struct Write {
     pub(in crate::node) is_staged: bool,
 }
 
+/// What a head passes on once the engine has stored it.
+#[derive(Debug)]
+pub(in crate::node) struct PassOn {
+    pub(in crate::node) effect: Effect,
+    pub(in crate::node) answer: Option<Answer>,
+    pub(in crate::node) awaited: Option<Awaited>,
+}
+
 /// What an engine operation was for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::node) enum Pending {
     /// Answer this read with what the engine has.
     Read(Request),
@@ -40,7 +50,15 @@ pub(in crate::node) enum Pending {
         /// Its value in case it has to be bounced, which it can't if it was known to be newer than
         /// anything stored.
         again: Option<Vec<u8>>,
+        /// What goes to the replica behind.
+        effect: Option<Box<Effect>>,
     },
+    /// Once it is stored this goes to the replica behind.
+    PassOn(Box<PassOn>),
+    /// A frame's effect, or that of one of another round by now.
+    Merge { partition: u16, round: u64, number: u64, hash: KeyHash, merged: Box<Merged> },
+    /// What is stored of an unconfirmed key, for a round.
+    Resend { partition: u16, round: u64, hash: KeyHash, key: Vec<u8> },
     /// Only the stored record tells what becomes of this write.
     LookUp(Write),
     /// Answer this write that its condition failed, once the fence is durable.

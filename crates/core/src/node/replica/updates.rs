@@ -52,6 +52,10 @@ impl CacheUpdates {
         self.updates.values().map(|update| (update.switch, &update.packet))
     }
 
+    pub(super) fn refresh(&mut self, keys: impl Iterator<Item = KeyHash>) {
+        self.refresh.extend(keys);
+    }
+
     pub(super) fn next_refresh(&mut self) -> Option<KeyHash> {
         self.refresh.pop_front()
     }

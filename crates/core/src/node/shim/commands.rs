@@ -4,11 +4,13 @@ use super::{NodeTimer, Progress, Served, Shim, state};
 use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
+use crate::node::link::Awaited;
 use crate::node::replica::Pending;
 use crate::storage::{EngineError, EngineOp, OfferId, OpId};
 use crate::time::Now;
 use crate::topology::ChainId;
-use switchback_wire::{KeyHash, Seq};
+use std::collections::BTreeSet;
+use switchback_wire::{KeyHash, Seq, View};
 
 /// Keys whose value is read for the cache at a time, after a restart (NetCache).
 const REFRESH_BATCH: usize = 64;
@@ -82,6 +84,7 @@ impl Shim {
                 self.register_copies(copies);
                 self.done(chain, id, None);
             }
+            NodeCommand::Views(views) => self.change_views(chain, id, &views),
             NodeCommand::FlushSoon => self.submit(chain, id, |id| EngineOp::FlushSoon { id }),
             NodeCommand::Checkpoint(number) => {
                 self.submit(chain, id, |id| EngineOp::Checkpoint { id, number });
@@ -114,6 +117,7 @@ impl Shim {
     /// Rule 8. Nothing of the chain is served from here on until the new state is durable.
     fn change_epoch(&mut self, chain: ChainId, id: CommandId, epoch: u32, config: NodeConfig) {
         let served = &mut self.chains[chain];
+        let config = served.with_known_views(config);
         if epoch == served.epoch() && served.is_serving() && served.config() == Some(&config) {
             self.done(chain, id, None);
             return;
@@ -124,7 +128,28 @@ impl Shim {
             self.replica.forget_updates(|hash| decider.chain_of(hash) == chain);
             self.copies.forget(|hash| decider.chain_of(hash) == chain);
         }
+        self.releasing.remove(&chain);
+        self.chains[chain].change_epoch(epoch, config, self.index, chain);
+        self.arrange(chain);
+        self.set_state(chain, id);
+    }
+
+    /// Replicas of the chain's partitions have changed. Nothing of the chain is served from here on
+    /// until that is durable.
+    fn change_views(&mut self, chain: ChainId, id: CommandId, views: &[View]) {
+        let served = &mut self.chains[chain];
+        let Some(config) = served.config() else { return };
+        let map = match config.map.with_views(views) {
+            Ok(map) => map,
+            Err(error) => return self.done(chain, id, Some(error.to_string())),
+        };
+        if map == config.map && served.is_serving() {
+            self.done(chain, id, None);
+            return;
+        }
+        let (epoch, config) = (served.epoch(), NodeConfig { map, ..config.clone() });
         served.change_epoch(epoch, config, self.index, chain);
+        self.arrange(chain);
         self.set_state(chain, id);
     }
 
@@ -157,6 +182,7 @@ impl Shim {
             false => Some("a later command has changed the state before it was durable".into()),
         };
         self.done(chain, id, error);
+        self.arrange(chain);
         if self.chains[chain].is_released() {
             self.offer_all_again(chain);
         }
@@ -170,16 +196,36 @@ impl Shim {
 
     fn store_all(&mut self, chain: ChainId, id: CommandId, records: Vec<KeyedRecord>) {
         // What isn't new was stored before.
-        let new =
+        let is_new =
             |keyed: &KeyedRecord| self.decider.may_come_from_cache(&keyed.hash, keyed.record.seq);
-        let new: Vec<KeyedRecord> = records.into_iter().filter(new).collect();
-        if new.is_empty() {
+        let (new, old): (Vec<KeyedRecord>, Vec<_>) = records.into_iter().partition(is_new);
+        let flushes = self.passing_on(old.iter().map(|keyed| keyed.hash));
+        let remaining = new.len() + flushes.len();
+        if remaining == 0 {
             self.done(chain, id, None);
             return;
         }
-        self.commands.insert((chain, id), Progress { remaining: new.len(), error: None });
+        self.commands.insert((chain, id), Progress { remaining, error: None });
         for KeyedRecord { hash, key, record } in new {
-            self.store(Pending::Command(chain, id), hash, key, record);
+            let awaited = Some(Awaited::Command(chain, id));
+            if !self.store_and_pass_on(hash, &key, &record, None, awaited) {
+                self.store(Pending::Command(chain, id), hash, key, record);
+            }
+        }
+        self.flush_for(chain, id, flushes);
+    }
+
+    /// The partitions of these keys, of those with a replica behind this one.
+    fn passing_on(&self, keys: impl Iterator<Item = KeyHash>) -> BTreeSet<u16> {
+        keys.filter(|hash| self.is_passed_on(hash))
+            .filter_map(|hash| self.partition_of(&hash))
+            .collect()
+    }
+
+    /// What a command asks for was done before: it may not be at the tails of these partitions yet.
+    fn flush_for(&mut self, chain: ChainId, id: CommandId, partitions: BTreeSet<u16>) {
+        for partition in partitions {
+            self.pass_on(partition, None, None, Some(Awaited::Command(chain, id)));
         }
     }
 
@@ -208,6 +254,10 @@ impl Shim {
             self.done(chain, id, None);
             return;
         }
+        if !self.is_flushed(chain) {
+            self.releasing.insert(chain, (id, floor));
+            return;
+        }
         let by_chain = self.mechanisms.floors_by_chain();
         let all = self.chains.iter().map(|(chain, _)| chain);
         for chain in all.filter(|it| *it == chain || !by_chain).collect::<Vec<_>>() {
@@ -219,24 +269,46 @@ impl Shim {
         self.set_state(chain, id);
     }
 
+    /// Releases chains that wait for what was unconfirmed, if they needn't any more.
+    pub(super) fn release_if_flushed(&mut self) {
+        let flushed = self.releasing.keys().copied().filter(|chain| self.is_flushed(*chain));
+        for chain in flushed.collect::<Vec<_>>() {
+            if let Some((id, floor)) = self.releasing.remove(&chain) {
+                self.release(chain, id, floor);
+            }
+        }
+    }
+
     fn clear_offers(&mut self, chain: ChainId, id: CommandId, offers: Vec<(KeyHash, OfferId)>) {
         let mut steps = 0;
+        let mut cleared_before = Vec::new();
         for (hash, offer) in offers {
-            let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else { continue };
+            let Some((key, mark)) = self.decider.clear_offer(&hash, offer) else {
+                cleared_before.push(hash);
+                continue;
+            };
             self.replica.forget_update(&hash);
             self.forget_copies(&hash);
             steps += 1;
+            let awaited = Some(Awaited::Command(chain, id));
+            if self.save_and_pass_on(hash, &key, mark, None, awaited) {
+                continue;
+            }
             self.replica.submit(Pending::Command(chain, id), |op| EngineOp::SetMark {
                 id: op,
                 hash,
                 key,
                 mark,
+                unconfirmed: None,
             });
         }
-        if steps == 0 {
+        let flushes = self.passing_on(cleared_before.into_iter());
+        let remaining = steps + flushes.len();
+        if remaining == 0 {
             self.done(chain, id, None);
         } else {
-            self.commands.insert((chain, id), Progress { remaining: steps, error: None });
+            self.commands.insert((chain, id), Progress { remaining, error: None });
+            self.flush_for(chain, id, flushes);
         }
     }
 
@@ -256,7 +328,10 @@ impl Shim {
         if !self.chains[chain].is_released() {
             return;
         }
-        let offers = self.decider.open_offers(chain);
+        let (config, index) = (self.chains[chain].config(), self.index);
+        let is_headed =
+            |hash: &KeyHash| config.is_some_and(|config| config.is_head_of(index, chain, hash));
+        let offers = self.decider.open_offers(chain, is_headed);
         let epoch = self.chains[chain].epoch();
         for batch in offers.chunks(BATCH_MAX) {
             self.reports.push_back(NodeReport::Offers { epoch, offers: batch.to_vec() });
@@ -278,6 +353,8 @@ impl Shim {
             chains.into_iter().for_each(|chain| self.send_offers(chain));
             self.repeat_updates();
             self.raise_floors(now);
+            self.repeat_links();
+            self.forget_confirmed();
         }
         if self.timers.is_due(NodeTimer::Deferred, now) {
             self.take_deferred();
@@ -288,7 +365,13 @@ impl Shim {
         let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
         let needs_epoch = served.is_outlived() || is_used;
         let (epoch, held) = (served.epoch(), served.is_held());
-        let held_keys = if held { self.decider.offered_of(chain) as u32 } else { 0 };
+        // A key counts once, however many nodes have it.
+        let is_headed = |hash: &&KeyHash| {
+            let config = served.config();
+            config.is_some_and(|config| config.is_head_of(self.index, chain, hash))
+        };
+        let headed = || self.decider.all_offered().filter(is_headed).count();
+        let held_keys = if held { headed() as u32 } else { 0 };
         NodeStanding { epoch, held, needs_epoch, held_keys }
     }
 
@@ -301,6 +384,10 @@ impl Shim {
         }
         for _ in 0..REFRESH_BATCH {
             let Some(hash) = self.replica.next_refresh() else { return };
+            // Of several replicas the tail knows what is to be shown.
+            if self.is_passed_on(&hash) {
+                continue;
+            }
             let Some(key) = self.decider.marked_key(&hash).map(<[u8]>::to_vec) else { continue };
             let pending = Pending::Refresh { hash, key: key.clone() };
             self.replica.submit(pending, |id| EngineOp::Get { id, hash, key });
@@ -309,13 +396,17 @@ impl Shim {
 
     /// Clears marks that floors stand for, and makes floors durable.
     fn raise_floors(&mut self, now: Now) {
-        let (gone, to_save) = self.decider.raise_floors(now, self.limits.floor_period_us);
+        let keeps = self.mechanisms.floor_below_unconfirmed();
+        let unconfirmed = self.links.unconfirmed().filter(|_| keeps).copied().collect();
+        let (gone, to_save) =
+            self.decider.raise_floors(now, self.limits.floor_period_us, &unconfirmed);
         for (hash, key) in gone {
             self.replica.submit(Pending::Nothing, |id| EngineOp::SetMark {
                 id,
                 hash,
                 key,
                 mark: None,
+                unconfirmed: None,
             });
         }
         for (chain, floor) in to_save.bases {

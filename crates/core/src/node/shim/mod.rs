@@ -3,12 +3,14 @@
 mod commands;
 mod copying;
 mod deferred;
+mod replicas;
 mod requests;
 mod served;
 mod state;
 
 use super::copies::Copies;
 use super::decider::Decider;
+use super::link::Links;
 use super::replica::{Pending, Replica};
 use crate::control::{CommandId, NodeConfig, NodeReport, Offer};
 use crate::mechanisms::Mechanisms;
@@ -19,7 +21,7 @@ use crate::topology::{ByChain, ChainId};
 use deferred::Deferred;
 use served::Served;
 use std::collections::{BTreeMap, VecDeque};
-use switchback_wire::{Address, KeyHash, Op, Packet, PacketRef};
+use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq, flags};
 
 /// How long an error of the engine is told of.
 const FAILURE_TOLD_US: u64 = 10_000_000;
@@ -89,12 +91,15 @@ pub struct NodeStatistics {
     pub dropped_stranger: u64,
     pub dropped_view: u64,
     pub dropped_held: u64,
+    pub dropped_unready: u64,
     pub dropped_below_floor: u64,
     pub dropped_no_fence: u64,
     pub dropped_overload: u64,
     pub dropped_no_space: u64,
     pub engine_errors: u64,
     pub floors_raised: u64,
+    pub frames: u64,
+    pub frames_resent: u64,
 }
 
 /// A command whose operations are not all done.
@@ -137,6 +142,12 @@ pub struct Shim {
     replica: Replica,
     /// What answers beside it (DistCache).
     copies: Copies,
+    /// To and from the other replicas of its partitions.
+    links: Links,
+    /// Keys that are unconfirmed no longer, and still noted so.
+    confirmed: Vec<(KeyHash, Vec<u8>)>,
+    /// Chains that are released once all that was unconfirmed is at the tails.
+    releasing: BTreeMap<ChainId, (CommandId, Seq)>,
     /// When the engine last refused something, and why.
     failed: Option<(u64, String)>,
     commands: BTreeMap<(ChainId, CommandId), Progress>,
@@ -158,7 +169,7 @@ impl Shim {
         address: Address,
         limits: NodeLimits,
         mechanisms: Mechanisms,
-        loaded: Loaded,
+        mut loaded: Loaded,
         now: Now,
     ) -> Result<Shim, EngineError> {
         assert!(boot != 0);
@@ -174,11 +185,12 @@ impl Shim {
         let marked = loaded.marks.iter().map(|(hash, ..)| *hash);
         let refresh = marked.filter(refreshes).collect();
         let served = chains.map(|_, served| Some((served.epoch(), served.config()?)));
+        let unconfirmed = std::mem::take(&mut loaded.unconfirmed);
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
         timers.set(NodeTimer::Hello, now.monotonic_us);
         timers.set(NodeTimer::Retry, now.monotonic_us);
-        Ok(Shim {
+        let mut shim = Shim {
             index,
             boot,
             address,
@@ -187,6 +199,9 @@ impl Shim {
             decider,
             replica: Replica::new(&limits, refresh),
             copies: Copies::new(mechanisms),
+            links: Links::new(boot),
+            confirmed: Vec::new(),
+            releasing: BTreeMap::new(),
             failed: None,
             commands: BTreeMap::new(),
             deferred: Deferred::default(),
@@ -194,7 +209,12 @@ impl Shim {
             reports: VecDeque::new(),
             timers,
             limits,
-        })
+        };
+        for chain in shim.chains.iter().map(|(chain, _)| chain).collect::<Vec<_>>() {
+            shim.arrange(chain);
+        }
+        shim.restore_unconfirmed(unconfirmed);
+        Ok(shim)
     }
 
     /// Its index in the rack.
@@ -288,11 +308,34 @@ impl Shim {
             self.statistics.dropped_view += 1;
             return false;
         }
-        if served.is_held() && self.mechanisms.hold() && self.decider.is_offered(&header.key_hash) {
+        let is_held = served.holds_all() || self.decider.is_offered(&header.key_hash);
+        if served.is_held() && self.mechanisms.hold() && is_held {
             self.statistics.dropped_held += 1;
             return false;
         }
+        if !self.is_asked_rightly(header) {
+            self.statistics.dropped_unready += 1;
+            return false;
+        }
         true
+    }
+
+    /// Where a partition has several replicas: plain reads are for the tail, and what changes
+    /// something for the head, which passes it on; be it a read.
+    fn is_asked_rightly(&self, header: &Header) -> bool {
+        if self.links.is_empty() {
+            return true;
+        }
+        let outbound = self.links.outbound(header.partition);
+        match header.op {
+            Op::Read if header.has(flags::FENCED) || header.has(flags::EMBEDDED) => {}
+            Op::Read | Op::ReadFragment | Op::Scan | Op::CacheUpdateAck => {
+                return outbound.is_none();
+            }
+            _ => {}
+        }
+        let is_head = self.links.inbound(header.partition).is_none();
+        is_head && outbound.is_none_or(|it| it.is_flowing() && self.links.has_room())
     }
 
     /// How the node serves the chain of a key; `None` while it wasn't told of it.
@@ -317,7 +360,7 @@ impl Shim {
             }
         }
         match &done.result {
-            Ok(EngineReply::Put(Ok(())) | EngineReply::Set) => self.decider.committed(false),
+            Ok(EngineReply::Put(Ok(_)) | EngineReply::Set) => self.decider.committed(false),
             Ok(_) => {}
             Err(_) => self.decider.committed(true),
         }
@@ -331,11 +374,23 @@ impl Shim {
             }
         }
         match (pending, done.result) {
+            // Its replicas have changed meanwhile.
+            (Pending::Read(request) | Pending::Pull(request) | Pending::Scan(request, _), _)
+                if !self.is_in_view(&request.header) => {}
             (Pending::Read(request), Ok(EngineReply::Got(record))) => {
                 self.answer_read(now, &request, record)
             }
-            (Pending::Put { request, update, again }, result) => {
-                self.put_done(now, request, update, again, result)
+            (Pending::Put { request, update, again, effect }, result) => {
+                let effect = self.effect_of(effect, &result);
+                self.put_done(now, request, update, again, effect, result)
+            }
+            (Pending::PassOn(pass_on), result) => self.stored_to_pass_on(*pass_on, result),
+            (Pending::Merge { partition, round, number, hash, merged }, result) => {
+                let frame = (partition, round, number);
+                self.effect_stored(frame, &hash, &merged, result.is_ok());
+            }
+            (Pending::Resend { partition, round, hash, key }, result) => {
+                self.read_for_resend((partition, round), hash, key, result);
             }
             (Pending::LookUp(write), Ok(EngineReply::Got(record))) => {
                 self.looked_up(write, record.as_ref())
@@ -370,7 +425,9 @@ impl Shim {
                 let value_bytes = record.map_or(0, |record| record.value.len());
                 self.offer(now, &hash, &key, value_bytes, Offer::NAMED);
             }
-            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record))) => {
+            (Pending::Refresh { hash, key }, Ok(EngineReply::Got(record)))
+                if !self.is_passed_on(&hash) =>
+            {
                 self.update_cache(hash, &key, &record.unwrap_or_default());
             }
             (Pending::Refill(refill), result) => {
@@ -397,6 +454,7 @@ impl Shim {
     pub fn poll_ops(&mut self, ops: &mut Vec<EngineOp>) {
         if self.replica.has_changes() {
             self.take_deferred();
+            self.forget_confirmed();
         }
         self.replica.poll_ops(ops);
     }

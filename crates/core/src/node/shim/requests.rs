@@ -5,12 +5,15 @@ use super::{Served, Shim};
 use crate::control::{BATCH_MAX, NodeReport, Offer};
 use crate::node::copies::Refill;
 use crate::node::decider::{Arbitration, Decision, Offering, Put, RaisedFence, ReadVerdict};
-use crate::node::replica::{Pending, Request, Write};
-use crate::storage::{EngineError, EngineOp, EngineReply, Mark, OfferId, OpId, Record, Source};
+use crate::node::link::{Answer, Awaited, Effect};
+use crate::node::replica::{Pending, Request, Write, bounce, write_reply};
+use crate::storage::{
+    EngineError, EngineOp, EngineReply, Lanes, Mark, OfferId, OpId, Record, Source,
+};
 use crate::time::Now;
 use switchback_wire::{
-    Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef, Seq,
-    Status, flags, record_flags,
+    Address, CACHED_KEY_BYTES_MAX, CACHED_VALUE_BYTES_MAX, Header, KeyHash, Op, PacketRef,
+    Partition, Seq, Status, flags, record_flags,
 };
 
 impl Shim {
@@ -35,7 +38,7 @@ impl Shim {
                 Arbitration::AnswerAgain(status, seq) => {
                     let request =
                         Request { header: *header, key: parts.key.to_vec(), switch: from };
-                    self.answer_write(&request, status, seq);
+                    self.answer_write(&request, status, seq, None);
                     return None;
                 }
                 Arbitration::Drop => return None,
@@ -54,13 +57,28 @@ impl Shim {
         self.statistics.reads += 1;
         let PacketRef { header, value, key } = parts;
         let (hash, key) = (header.key_hash, key.to_vec());
+        let changes = header.has(flags::FENCED) || header.has(flags::EMBEDDED);
+        let answer = || Answer::Read { header, key: key.clone() };
         match self.decider.read(&header, &key) {
-            ReadVerdict::Plain => {}
+            ReadVerdict::Plain => {
+                if changes && self.passes_on(&hash, answer()) {
+                    return;
+                }
+            }
             ReadVerdict::Fenced(raised) => {
                 self.statistics.fenced_reads += 1;
                 match raised {
-                    RaisedFence::Saved => {}
-                    RaisedFence::ToSave(mark) => self.save_fence(hash, key.clone(), mark),
+                    RaisedFence::Saved => {
+                        if self.passes_on(&hash, answer()) {
+                            return;
+                        }
+                    }
+                    RaisedFence::ToSave(mark) => {
+                        if self.save_and_pass_on(hash, &key, Some(mark), Some(answer()), None) {
+                            return;
+                        }
+                        self.save_fence(hash, key.clone(), mark);
+                    }
                     RaisedFence::NoRoom => {
                         self.statistics.dropped_no_fence += 1;
                         return;
@@ -69,8 +87,11 @@ impl Shim {
             }
             ReadVerdict::Embedded => {
                 self.statistics.embedded_stored += 1;
-                let before = self.replica.after_next();
                 let record = embedded(&header, value);
+                if self.store_and_pass_on(hash, &key, &record, Some(answer()), None) {
+                    return;
+                }
+                let before = self.replica.after_next();
                 self.store(Pending::Step { before }, hash, key.clone(), record);
             }
         }
@@ -85,16 +106,25 @@ impl Shim {
     }
 
     fn save_mark(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, mark: Mark) {
-        self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark: Some(mark) });
+        let (mark, unconfirmed) = (Some(mark), None);
+        self.replica.submit(pending, |id| EngineOp::SetMark { id, hash, key, mark, unconfirmed });
     }
 
     /// Stores a record of the cache iff it is newer.
     pub(super) fn store(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, record: Record) {
         let put = self.decider.take_from_cache(&hash, record);
-        self.put(pending, hash, key, put, Source::Cache);
+        self.put(pending, hash, key, put, Source::Cache, None);
     }
 
-    fn put(&mut self, pending: Pending, hash: KeyHash, key: Vec<u8>, put: Put, source: Source) {
+    fn put(
+        &mut self,
+        pending: Pending,
+        hash: KeyHash,
+        key: Vec<u8>,
+        put: Put,
+        source: Source,
+        unconfirmed: Option<Lanes>,
+    ) {
         let Put { record, condition, completion, .. } = put;
         self.replica.submit(pending, |id| EngineOp::Put {
             id,
@@ -104,6 +134,7 @@ impl Shim {
             condition,
             completion,
             source,
+            unconfirmed,
         });
     }
 
@@ -149,16 +180,24 @@ impl Shim {
             Decision::Run => self.run(write),
             Decision::LookUp => self.look_up(write),
             Decision::SaveFence(mark) => {
-                self.save_fence(header.key_hash, write.request.key.clone(), mark);
+                let (hash, key) = (header.key_hash, write.request.key.clone());
+                if !self.save_and_pass_on(hash, &key, Some(mark), None, None) {
+                    self.save_fence(hash, key, mark);
+                }
                 self.look_up(write);
             }
-            Decision::Answer(status, seq) => self.answer_write(&write.request, status, seq),
+            Decision::Answer(status, seq) => self.answer_write(&write.request, status, seq, None),
             Decision::Superseded => {
                 self.statistics.superseded += 1;
-                self.answer_write(&write.request, Status::Ok, header.seq);
+                self.answer_write(&write.request, Status::Ok, header.seq, None);
             }
             Decision::Refuse { mark, told } => {
                 let (hash, key) = (header.key_hash, write.request.key.clone());
+                let reply = write_reply(&header, Status::ConditionFailed, header.seq, told);
+                let answer = Answer::Packet { header: reply, value: Vec::new(), key: key.clone() };
+                if self.save_and_pass_on(hash, &key, Some(mark), Some(answer), None) {
+                    return;
+                }
                 let pending = Pending::Refusal { request: write.request, told, fence: mark.fence };
                 self.save_mark(pending, hash, key, mark);
             }
@@ -169,7 +208,10 @@ impl Shim {
                 // succeeds buries those that failed before.
                 self.statistics.bounced += 1;
                 if !self.decider.bounced(&header) {
-                    self.replica.bounce(&write);
+                    let Write { request: Request { key, switch, .. }, value, .. } = write;
+                    let value = if header.has(flags::LARGE) { Vec::new() } else { value };
+                    let answer = Answer::Packet { header: bounce(&header), value, key };
+                    self.tell(switch, None, answer);
                 }
             }
         }
@@ -193,7 +235,15 @@ impl Shim {
         let again = put
             .may_be_older
             .then(|| if header.has(flags::LARGE) { Vec::new() } else { put.record.value.clone() });
-        self.put(Pending::Put { request, update, again }, hash, key, put, Source::Client);
+        let lane = put.completion.map(|completion| completion.lane);
+        let unconfirmed = self.note(&hash, &key, lane);
+        let effect = unconfirmed.is_some().then(|| {
+            let (record, completions) = (put.record.clone(), put.completion.into_iter().collect());
+            let (record, source) = (Some(record), Source::Client);
+            Box::new(Effect { record, completions, source, ..Effect::of(hash, key.clone()) })
+        });
+        let pending = Pending::Put { request, update, again, effect };
+        self.put(pending, hash, key, put, Source::Client, unconfirmed);
     }
 
     /// Reads what is stored, which tells what becomes of a write.
@@ -204,7 +254,9 @@ impl Shim {
 
     /// The record that a write has to be judged by.
     pub(super) fn looked_up(&mut self, write: Write, record: Option<&Record>) {
-        let decision = self.decider.judge(&write.request.header, write.is_staged, record);
+        let Request { header, key, .. } = &write.request;
+        let replicated = self.is_passed_on(&header.key_hash).then_some(&key[..]);
+        let decision = self.decider.judge(header, replicated, write.is_staged, record);
         self.carry_out(write, decision);
     }
 
@@ -215,15 +267,16 @@ impl Shim {
         request: Request,
         update: Option<Vec<u8>>,
         again: Option<Vec<u8>>,
+        effect: Option<Effect>,
         result: Result<EngineReply, EngineError>,
     ) {
         let header = request.header;
         self.decider.decided(&header);
-        let is_stored = matches!(result, Ok(EngineReply::Put(Ok(()))));
+        let is_stored = matches!(result, Ok(EngineReply::Put(Ok(_))));
         let refill = self.copies.ended(&header, is_stored && update.is_some());
         self.tell_copies();
         match result {
-            Ok(EngineReply::Put(Ok(()))) => self.applied(now, &request, update, refill),
+            Ok(EngineReply::Put(Ok(_))) => self.applied(now, &request, update, refill, effect),
             Ok(EngineReply::Put(Err(stored))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
                 let decision =
@@ -234,7 +287,7 @@ impl Shim {
                 );
             }
             Err(EngineError::NoSpace(_)) => {
-                self.answer_write(&request, Status::NoSpace, header.seq)
+                self.answer_write(&request, Status::NoSpace, header.seq, None)
             }
             _ => {}
         }
@@ -246,13 +299,15 @@ impl Shim {
         request: &Request,
         update: Option<Vec<u8>>,
         refill: Option<Refill>,
+        effect: Option<Effect>,
     ) {
         let header = request.header;
         self.statistics.applied += 1;
         self.decider.ran(&header);
-        self.answer_write(request, Status::Ok, header.seq);
+        let is_passed_on = effect.is_some();
+        self.answer_write(request, Status::Ok, header.seq, effect);
         self.replica.forget_staged(&header);
-        if let Some(value) = update {
+        if let Some(value) = update.filter(|_| !is_passed_on) {
             let tombstone = header.op == Op::Delete;
             let record = Record {
                 seq: header.seq,
@@ -283,18 +338,50 @@ impl Shim {
     /// The fence of a refused write is durable.
     pub(super) fn refusal_saved(&mut self, request: &Request, told: Seq, fence: Seq) {
         self.decider.fence_saved(&request.header.key_hash, fence);
-        self.answer_write(request, Status::ConditionFailed, told);
+        self.answer_write(request, Status::ConditionFailed, told, None);
     }
 
     /// Answers a write. `seq` is its number, or the version because of which its condition failed.
-    fn answer_write(&mut self, request: &Request, status: Status, seq: Seq) {
+    /// What it has changed comes before the answer, where that is said by another replica.
+    fn answer_write(
+        &mut self,
+        request: &Request,
+        status: Status,
+        seq: Seq,
+        effect: Option<Effect>,
+    ) {
         let header = &request.header;
         let epoch = self.served(&header.key_hash).map_or(0, Served::epoch);
         if header.epoch != epoch && self.mechanisms.epoch_fence() {
-            return; // the engine took its time: the client takes the outcome for unknown
+            // The engine took its time: the client takes the outcome for unknown.
+            if let (Some(effect), Some(partition)) = (effect, self.partition_of(&header.key_hash)) {
+                self.pass_on(partition, Some(effect), None, None);
+            }
+            return;
         }
         let name = self.decider.answered(header, status, seq);
-        self.replica.answer_write(request, status, name, seq);
+        let reply = write_reply(header, status, name, seq);
+        // These say nothing of what is stored: another copy may yet run.
+        if matches!(status, Status::NoSpace | Status::FragmentsMissing) {
+            self.replica.send(request.switch, reply, &[], &request.key);
+            return;
+        }
+        let answer = Answer::Packet { header: reply, value: Vec::new(), key: request.key.clone() };
+        self.tell(request.switch, effect, answer);
+    }
+
+    /// Tells what is decided: the switch, or first the replicas behind this one.
+    fn tell(&mut self, to: Address, effect: Option<Effect>, answer: Answer) {
+        let hash = answer.header().key_hash;
+        if effect.is_some() || self.is_passed_on(&hash) {
+            if let Some(partition) = self.partition_of(&hash) {
+                self.pass_on(partition, effect, Some(answer), None);
+            }
+        } else if let Answer::Packet { header, value, key } = answer
+            && self.is_in_view(&header)
+        {
+            self.replica.send(to, header, &value, &key);
+        }
     }
 
     /// Sends a record's value to the cache until it is acknowledged (NetCache).
@@ -316,6 +403,9 @@ impl Shim {
         count: u32,
     ) {
         if key.len() > CACHED_KEY_BYTES_MAX || value_bytes > CACHED_VALUE_BYTES_MAX {
+            return;
+        }
+        if self.hints(hash, key, value_bytes as u32, count) {
             return;
         }
         let hot = HotKey { hash: *hash, key: key.to_vec(), value_bytes: value_bytes as u32, count };
@@ -341,6 +431,10 @@ impl Shim {
             Offering::ToSave(mark) => mark,
         };
         self.statistics.offers += 1;
+        let awaited = Awaited::Offer { hash, offer: mark.offer, value_bytes };
+        if self.save_and_pass_on(hash, &key, Some(mark), None, Some(awaited)) {
+            return;
+        }
         let pending = Pending::Offer { hash, offer: mark.offer, value_bytes };
         self.save_mark(pending, hash, key, mark);
     }
@@ -406,7 +500,12 @@ impl Shim {
     fn run_end(&self, from: KeyHash) -> u64 {
         let Some((served, config)) = self.told(&from) else { return from.position() };
         let run = &config.map.partitions()[config.map.find(from)..];
-        let beyond = run.iter().find(|partition| !served.is_mine(partition.number));
+        // The view of one with several replicas, now or before, has to be that of the packet.
+        let is_alone = |it: &Partition| it.view == 0 && it.replicas.len() == 1;
+        let is_first = |it: &Partition| it.number == run[0].number;
+        let beyond = run.iter().find(|it| {
+            !served.is_mine(it.number) || !(is_first(it) || (is_alone(it) && is_alone(&run[0])))
+        });
         beyond.map_or(u64::MAX, |next| next.start.position().saturating_sub(1).max(from.position()))
     }
 }

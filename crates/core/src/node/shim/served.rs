@@ -1,9 +1,11 @@
 //! How a node serves the partitions of one chain of switches: in which epoch, and whether yet.
 
-use super::state::ServedState;
+use super::state::{Hold, ServedState};
 use crate::control::{NodeConfig, Refresh};
 use crate::mechanisms::Mechanisms;
+use crate::node::link::{Standing, Term};
 use crate::topology::ChainId;
+use switchback_wire::Map;
 
 /// How a node serves the partitions of a chain.
 #[derive(Debug)]
@@ -33,7 +35,7 @@ impl Served {
         chain: ChainId,
         mechanisms: Mechanisms,
     ) -> Served {
-        let held = state.held && mechanisms.durable_hold();
+        let held = if mechanisms.durable_hold() { state.held } else { Hold::Nothing };
         let state = ServedState { held, ..state };
         let in_bypass = state.config.as_ref().is_some_and(|config| config.switch.is_none());
         let has_copies =
@@ -74,12 +76,17 @@ impl Served {
 
     /// Whether offered keys wait for the node's release.
     pub(super) fn is_held(&self) -> bool {
-        self.state.held
+        self.state.held != Hold::Nothing
+    }
+
+    /// Whether keys wait that aren't offered.
+    pub(super) fn holds_all(&self) -> bool {
+        self.state.held == Hold::All
     }
 
     /// Whether all keys are served.
     pub(super) fn is_released(&self) -> bool {
-        self.serving && !self.state.held
+        self.serving && !self.is_held()
     }
 
     /// Whether the node restarted within a bypass epoch, which it must not serve again.
@@ -92,8 +99,45 @@ impl Served {
         self.mine.get(usize::from(partition)).is_some_and(|mine| *mine)
     }
 
+    /// Where this node, which has this index, stands among the replicas of a partition; `None`: it
+    /// isn't the chain's, or has no replica here.
+    pub(super) fn standing(&self, index: u16, partition: u16) -> Option<Standing> {
+        let config = self.config().filter(|_| self.is_mine(partition))?;
+        Standing::of(index, &config.map.numbered(partition).replicas)
+    }
+
+    /// Epoch and view of one of the chain's partitions.
+    pub(super) fn term(&self, partition: u16) -> Term {
+        let config = self.config().expect("a partition is known by its map");
+        Term { epoch: self.state.epoch, view: config.map.numbered(partition).view }
+    }
+
+    /// A configuration with the newest view of each partition: its own, or that which is known. It
+    /// may have waited while views changed.
+    pub(super) fn with_known_views(&self, config: NodeConfig) -> NodeConfig {
+        let known = self.config().into_iter().flat_map(|known| known.map.changed_views());
+        let known: Vec<_> = known.collect();
+        match config.map.with_views(&known) {
+            Ok(map) if !known.is_empty() => NodeConfig { map, ..config },
+            _ => config,
+        }
+    }
+
+    /// Whether one of the node's partitions has another view in this map than it is known to have.
+    fn moves(&self, map: &Map, mine: &[bool]) -> bool {
+        let known = |number: u16| match self.config() {
+            Some(config) if self.is_mine(number) => config.map.numbered(number).view,
+            _ => 0,
+        };
+        let mut partitions = map.partitions().iter();
+        partitions.any(|it| {
+            let is_mine = mine.get(usize::from(it.number)).is_some_and(|mine| *mine);
+            is_mine && it.view != known(it.number)
+        })
+    }
+
     /// Takes a configuration over, of this epoch or of a later one, which holds offered keys.
-    /// Nothing is served until it is durable.
+    /// Nothing is served until it is durable. All keys wait where a view begins with it.
     pub(super) fn change_epoch(
         &mut self,
         epoch: u32,
@@ -102,17 +146,21 @@ impl Served {
         chain: ChainId,
     ) {
         if epoch > self.state.epoch {
-            self.state.held = true;
+            self.state.held = self.state.held.max(Hold::Offered);
             self.outlived = false;
         }
-        self.mine = config.partitions_of(index, chain);
+        let mine = config.partitions_of(index, chain);
+        if self.is_held() && self.moves(&config.map, &mine) {
+            self.state.held = Hold::All;
+        }
+        self.mine = mine;
         self.state = ServedState { epoch, held: self.state.held, config: Some(config) };
         self.serving = false;
     }
 
     /// The end of the chain's recovery; nothing is served until this is durable.
     pub(super) fn release(&mut self) {
-        self.state.held = false;
+        self.state.held = Hold::Nothing;
         self.serving = false;
     }
 

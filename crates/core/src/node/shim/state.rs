@@ -16,11 +16,30 @@ const FORMAT: u8 = 3;
 /// The format that knew one chain, and had no number of chains.
 const FORMAT_OF_ONE: u8 = 2;
 
+/// Which keys wait for the node's release. Encoded as the `bool` that its first two values were.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub(super) enum Hold {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that are marked as offered.
+    Offered,
+    /// All: a view began with the epoch, or while the node waited. A replica that isn't in it may
+    /// still answer in the epoch before, until that is recovered.
+    All,
+}
+
+impl From<bool> for Hold {
+    fn from(held: bool) -> Hold {
+        if held { Hold::Offered } else { Hold::Nothing }
+    }
+}
+
 /// How a node served the partitions of a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct ServedState {
     pub(super) epoch: u32,
-    pub(super) held: bool,
+    pub(super) held: Hold,
     pub(super) config: Option<NodeConfig>,
 }
 
@@ -95,7 +114,7 @@ impl ServedState1 {
             let NodeConfig1 { hash_key, routes, switch, lanes, refresh } = was;
             Map::try_equal(routes).map(|map| NodeConfig { hash_key, map, switch, lanes, refresh })
         });
-        Ok(ServedState { epoch, held, config: config.transpose()? })
+        Ok(ServedState { epoch, held: held.into(), config: config.transpose()? })
     }
 }
 
@@ -111,7 +130,10 @@ mod tests {
             lanes: 9,
             refresh: Refresh::Updates,
         };
-        ByChain::new(1, |_| ServedState { epoch: 300, held: true, config: Some(config.clone()) })
+        ByChain::new(1, |_| {
+            let held = Hold::Offered;
+            ServedState { epoch: 300, held, config: Some(config.clone()) }
+        })
     }
 
     fn written(states: &ByChain<ServedState>) -> Vec<u8> {

@@ -41,17 +41,19 @@ pub fn put(key: &[u8], record: Record, condition: PutCondition) -> EngineOp {
         condition,
         completion: None,
         source: Source::Client,
+        unconfirmed: None,
     }
 }
 
 /// The same of the cache.
 pub fn put_of_cache(key: &[u8], record: Record, condition: PutCondition) -> EngineOp {
-    let EngineOp::Put { id, hash, key, record, condition, completion, .. } =
+    let EngineOp::Put { id, hash, key, record, condition, completion, unconfirmed, .. } =
         put(key, record, condition)
     else {
         unreachable!("it makes no other operation");
     };
-    EngineOp::Put { id, hash, key, record, condition, completion, source: Source::Cache }
+    let source = Source::Cache;
+    EngineOp::Put { id, hash, key, record, condition, completion, source, unconfirmed }
 }
 
 pub fn put_completing(
@@ -68,11 +70,45 @@ pub fn put_completing(
         condition,
         completion: Some(completion),
         source: Source::Client,
+        unconfirmed: None,
     }
 }
 
 pub fn mark(key: &[u8], mark: Option<Mark>) -> EngineOp {
-    EngineOp::SetMark { id: 0, hash: hash(key), key: key.to_vec(), mark }
+    EngineOp::SetMark { id: 0, hash: hash(key), key: key.to_vec(), mark, unconfirmed: None }
+}
+
+/// What another replica has, of a client's.
+pub fn merge(
+    key: &[u8],
+    record: Option<Record>,
+    mark: Option<Mark>,
+    completions: Vec<LaneCompletion>,
+) -> EngineOp {
+    EngineOp::Merge {
+        id: 0,
+        hash: hash(key),
+        key: key.to_vec(),
+        record,
+        mark: mark.map(Some),
+        completions,
+        source: Source::Client,
+        unconfirmed: None,
+    }
+}
+
+/// A put of which the tail doesn't know yet.
+pub fn put_unconfirmed(key: &[u8], record: Record, lanes: Lanes) -> EngineOp {
+    EngineOp::Put {
+        id: 0,
+        hash: hash(key),
+        key: key.to_vec(),
+        record,
+        condition: PutCondition::Newer { known: false },
+        completion: None,
+        source: Source::Client,
+        unconfirmed: Some(lanes),
+    }
 }
 
 pub fn state(state: &[u8]) -> EngineOp {
@@ -107,7 +143,12 @@ pub fn scan(from: u64, to: u64, limit: usize) -> EngineOp {
 pub type Reply = Result<EngineReply, EngineError>;
 
 pub fn stored() -> Reply {
-    Ok(EngineReply::Put(Ok(())))
+    Ok(EngineReply::Put(Ok(None)))
+}
+
+/// The same of a record that was made upon the one before it.
+pub fn stored_since(seq: u64) -> Reply {
+    Ok(EngineReply::Put(Ok(Some(Seq(seq)))))
 }
 
 pub fn refused(seq: u64) -> Reply {
@@ -126,6 +167,8 @@ fn number(op: &mut EngineOp, to: OpId) {
         EngineOp::Get { id, .. }
         | EngineOp::Put { id, .. }
         | EngineOp::SetMark { id, .. }
+        | EngineOp::Merge { id, .. }
+        | EngineOp::Confirm { id, .. }
         | EngineOp::SetState { id, .. }
         | EngineOp::SetFloor { id, .. }
         | EngineOp::RaiseFloors { id, .. }

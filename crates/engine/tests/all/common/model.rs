@@ -14,6 +14,7 @@ pub struct Model {
     pub records: BTreeMap<Key, Record>,
     pub marks: BTreeMap<Key, Mark>,
     pub completions: BTreeMap<u32, LaneCompletion>,
+    pub unconfirmed: BTreeMap<Key, Lanes>,
     pub state: Option<Vec<u8>>,
     pub floors: Floors,
 }
@@ -24,14 +25,32 @@ impl Model {
             EngineOp::Get { hash, key, .. } => {
                 EngineReply::Got(self.records.get(&(hash, key)).cloned())
             }
-            EngineOp::Put { hash, key, record, condition, completion, .. } => {
-                EngineReply::Put(self.put((hash, key), record, condition, completion))
+            EngineOp::Put { hash, key, record, condition, completion, unconfirmed, .. } => {
+                let put = self.put((hash, key.clone()), record, condition, completion);
+                if let (Ok(_), Some(lanes)) = (put, unconfirmed) {
+                    self.unconfirmed.insert((hash, key), lanes);
+                }
+                EngineReply::Put(put)
             }
-            EngineOp::SetMark { hash, key, mark, .. } => {
-                match mark {
-                    Some(mark) => self.marks.insert((hash, key), mark),
-                    None => self.marks.remove(&(hash, key)),
-                };
+            EngineOp::SetMark { hash, key, mark, unconfirmed, .. } => {
+                self.note(hash, &key, unconfirmed);
+                self.set_mark(hash, key, mark)
+            }
+            EngineOp::Merge { hash, key, record, mark, completions, unconfirmed, .. } => {
+                self.note(hash, &key, unconfirmed);
+                let at = (hash, key.clone());
+                if let Some(record) = record
+                    && self.records.get(&at).is_none_or(|stored| record.seq > stored.seq)
+                {
+                    self.records.insert(at, record);
+                }
+                self.completions.extend(completions.into_iter().map(|done| (done.lane, done)));
+                mark.map_or(EngineReply::Set, |mark| self.set_mark(hash, key, mark))
+            }
+            EngineOp::Confirm { keys, .. } => {
+                for key in keys {
+                    self.unconfirmed.remove(&key);
+                }
                 EngineReply::Set
             }
             EngineOp::SetState { state, served, .. } => {
@@ -54,13 +73,27 @@ impl Model {
         })
     }
 
+    fn note(&mut self, hash: KeyHash, key: &[u8], unconfirmed: Option<Lanes>) {
+        if let Some(lanes) = unconfirmed {
+            self.unconfirmed.insert((hash, key.to_vec()), lanes);
+        }
+    }
+
+    fn set_mark(&mut self, hash: KeyHash, key: Vec<u8>, mark: Option<Mark>) -> EngineReply {
+        match mark {
+            Some(mark) => self.marks.insert((hash, key), mark),
+            None => self.marks.remove(&(hash, key)),
+        };
+        EngineReply::Set
+    }
+
     fn put(
         &mut self,
         key: Key,
         record: Record,
         when: PutCondition,
         trace: Option<LaneCompletion>,
-    ) -> Result<(), Seq> {
+    ) -> Result<Option<Seq>, Seq> {
         let stored = self.records.get(&key).map(|record| record.seq);
         let counts_as = stored.unwrap_or(self.floors.base(self.floors.chain_of(&key.0)));
         let due = match when {
@@ -77,11 +110,12 @@ impl Model {
             let before = self.records.get(&key).map(Record::base);
             record.since = Some(before.unwrap_or(self.floors.of(&key.0)).min(record.seq));
         }
+        let since = record.since;
         self.records.insert(key, record);
         if let Some(trace) = trace {
             self.completions.insert(trace.lane, trace);
         }
-        Ok(())
+        Ok(since)
     }
 
     /// Whole positions, until there are `limit` keys.
@@ -124,6 +158,11 @@ impl Model {
                 .map(|((hash, key), mark)| (*hash, key.clone(), *mark))
                 .collect(),
             completions: self.completions.values().copied().collect(),
+            unconfirmed: self
+                .unconfirmed
+                .iter()
+                .map(|((hash, key), lanes)| (*hash, key.clone(), lanes.clone()))
+                .collect(),
         }
     }
 }

@@ -1,0 +1,118 @@
+//! Views: the replicas of a chain's partitions change while it serves, or recovers (rule R9).
+//!
+//! A change is durable first. Then the chain's switches route by it, and only then do nodes enter
+//! it: until no switch sends anything to a replica that was left out, the others confirm nothing
+//! that it lacks. An epoch that begins meanwhile brings the views along.
+//!
+//! What is told are always the newest views of all partitions whose replicas have ever changed.
+//! Who hears of them takes those that are newer than what it knows, so their order doesn't matter.
+
+use super::commands::Order;
+use super::{Chain, Context, Phase};
+use crate::control::{NodeCommand, Peer, SwitchCommand};
+use std::collections::BTreeSet;
+
+/// How far the newest views have come.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    step: Step,
+    /// Nodes that store nothing of the chain any more, and were told so.
+    told: BTreeSet<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Step {
+    /// All who need to be told have been, or are being told.
+    #[default]
+    Told,
+    /// They become durable with this store.
+    Storing(u64),
+    /// Switches are being told.
+    Routing,
+}
+
+impl Views {
+    /// An epoch begins: its configurations have the newest views.
+    pub(super) fn are_brought_by_epoch(&mut self) {
+        *self = Views::default();
+    }
+}
+
+impl Chain {
+    /// A node was taken out of partitions of the chain.
+    pub(in crate::controller) fn lost_node(&mut self, cx: &mut Context<'_>, node: u16) {
+        let holders = cx.directory.holders(self.id);
+        let store = cx.directory.last_store();
+        self.withdraw_views();
+        self.views.told.remove(&node);
+        if !holders.contains(&node) {
+            self.commands.withdraw_from(Peer::Node(node));
+        }
+        self.commands.repeat_to(cx.now, Peer::Node(node));
+        if let Phase::Recovering(recovery) = &mut self.phase
+            && recovery.is_left_to(holders, store)
+        {
+            self.views.are_brought_by_epoch();
+            return;
+        }
+        self.views.step = Step::Storing(store);
+    }
+
+    /// The switches serve on after a restart of the controller, which may have told nothing of the
+    /// newest views.
+    pub(super) fn tell_views_again(&mut self, cx: &Context<'_>) {
+        if !cx.directory.views(self.id).is_empty() {
+            self.views.step = Step::Storing(cx.directory.last_store());
+        }
+    }
+
+    fn withdraw_views(&mut self) {
+        self.commands.withdraw(|order| {
+            matches!(
+                order,
+                Order::Switch(SwitchCommand::Views(_)) | Order::Node(NodeCommand::Views(_))
+            )
+        });
+    }
+
+    /// Tells the switches, once the views are durable.
+    pub(super) fn views_on(&mut self, cx: &Context<'_>) {
+        let Step::Storing(store) = self.views.step else { return };
+        // Which switches serve next isn't known while the chain waits.
+        if !cx.outbox.is_stored(store) || matches!(self.phase, Phase::Waiting { .. }) {
+            return;
+        }
+        self.views.step = Step::Routing;
+        self.command_members(cx, SwitchCommand::Views(cx.directory.views(self.id)));
+    }
+
+    /// All switches route by the views that they were told.
+    pub(super) fn views_routed(&mut self, cx: &Context<'_>) {
+        if self.views.step != Step::Routing {
+            return;
+        }
+        self.views.step = Step::Told;
+        for node in cx.directory.holders(self.id) {
+            self.command_node(cx, *node, NodeCommand::Views(cx.directory.views(self.id)));
+        }
+    }
+
+    /// A node that stores nothing of the chain said hello. If it did once, it is told so: it has
+    /// nothing to do with those that do any more.
+    pub(super) fn stranger_said_hello(&mut self, cx: &Context<'_>, node: u16, restarted: bool) {
+        let epoch = cx.members.standing(node, self.id).epoch;
+        if restarted {
+            self.views.told.remove(&node);
+        }
+        let is_told = self.views.step != Step::Told || self.views.told.contains(&node);
+        if epoch == 0 || is_told || !self.is_serving() {
+            return;
+        }
+        self.views.told.insert(node);
+        if epoch == cx.directory.epoch(self.id) {
+            self.command_node(cx, node, NodeCommand::Views(cx.directory.views(self.id)));
+        } else {
+            self.send_epoch(cx, node);
+        }
+    }
+}
