@@ -434,6 +434,7 @@ with tempfile.TemporaryDirectory(prefix="switchback-e2e-") as directory:
     writers = Writers(source)
     writers.start()
     follow = start_import(directory, *urls, "--follow")
+    ours = Client(resp)
     check("all is copied", eventually(lambda: stage(directory) == ("whole", False)), stage(directory))
     check("there are writes after that", writers.go_on(), writers.count)
     writers.stop()
