@@ -325,6 +325,7 @@ fn put_at(position: u64, low: u8, key: &[u8]) -> EngineOp {
         condition: NEWER,
         completion: None,
         source: Source::Client,
+        unconfirmed: None,
     }
 }
 
@@ -404,6 +405,7 @@ fn keys_of_one_hash_are_told_apart(engine: &mut dyn Restartable) {
         condition: NEWER,
         completion: None,
         source: Source::Client,
+        unconfirmed: None,
     };
     let get = |key: &[u8]| EngineOp::Get { id: 0, hash: KeyHash::default(), key: key.to_vec() };
     let (one, two) = (got(record(5, b"one")), got(record(3, b"two")));
