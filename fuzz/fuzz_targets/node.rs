@@ -10,8 +10,8 @@ use switchback_core::floors::{Bucket, Floors};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, Mark, OfferId, Record,
-    ScannedKey,
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, Mark, Newest, OfferId,
+    Record, ScannedKey,
 };
 use switchback_core::topology::ChainId;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
@@ -204,7 +204,7 @@ impl Node {
             EngineOp::Put { id, hash, key, record, .. } => {
                 let stored = self.records.get(&hash).map_or(Seq::NONE, |(_, record)| record.seq);
                 if stored >= record.seq || draw.once_in(16) {
-                    return (id, EngineReply::Put(Err(stored)));
+                    return (id, EngineReply::Put(Err(Newest::Record(stored))));
                 }
                 self.records.insert(hash, (key, Record { since: None, ..record }));
                 (id, EngineReply::Put(Ok(None)))

@@ -271,14 +271,38 @@ pub struct ScannedKey {
     pub expiry_ms: u64,
 }
 
+/// What a write has to exceed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Newest {
+    /// The record that the key has, or its tombstone.
+    Record(Seq),
+    /// The floor of an absent key's chain, which is no version of it.
+    Floor(Seq),
+}
+
+impl Newest {
+    /// What a write has to exceed.
+    pub fn seq(self) -> Seq {
+        let (Newest::Record(seq) | Newest::Floor(seq)) = self;
+        seq
+    }
+
+    /// The version that a reader sees: none of an absent key.
+    pub fn version(self) -> Seq {
+        match self {
+            Newest::Record(seq) => seq,
+            Newest::Floor(_) => Seq::NONE,
+        }
+    }
+}
+
 /// What became of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EngineReply {
     /// Of a get. An absent key answers `None`.
     Got(Option<Record>),
-    /// Of a put: stored, with this [`Record::since`], or not because of the stored seq (the floor
-    /// for an absent key).
-    Put(Result<Option<Seq>, Seq>),
+    /// Of a put: stored, with this [`Record::since`], or not because of what was found.
+    Put(Result<Option<Seq>, Newest>),
     /// Of a mark, a merge, a confirmation, a state, floors, a flush or a checkpoint.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_core::floors::{Bucket, Floors, seq_bucket};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Lanes, Mark, OpId,
+    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Lanes, Mark, Newest, OpId,
     PutCondition, Record, ScannedKey, Source,
 };
 use switchback_core::topology::{ChainId, ChainMap};
@@ -318,12 +318,11 @@ impl Group {
     /// The refusal of a put with this seq, if it must be refused.
     fn refusal(&self, found: &Found, seq: Seq, condition: PutCondition) -> Option<Answer> {
         let stored = found.stored.map(|version| version.seq);
-        let newest = stored.unwrap_or(found.floor);
+        let newest = stored.map_or(Newest::Floor(found.floor), Newest::Record);
+        let is_newer = seq > newest.seq();
         let due = match condition {
-            PutCondition::Newer { known } => known || seq > newest,
-            PutCondition::IfSeq(expected) => {
-                seq > newest && stored.unwrap_or(Seq::NONE) == expected
-            }
+            PutCondition::Newer { known } => known || is_newer,
+            PutCondition::IfSeq(expected) => is_newer && newest.version() == expected,
         };
         if due {
             return None;

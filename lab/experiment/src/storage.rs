@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_bench::workload::{KeySpace, Lengths};
-use switchback_core::storage::{EngineDone, EngineOp, EngineReply, PutCondition, Record};
+use switchback_core::storage::{EngineDone, EngineOp, EngineReply, Newest, PutCondition, Record};
 use switchback_wire::{KeyHash, Seq};
 
 /// The seq of a record that was loaded before the run: older than anything a client writes.
@@ -79,7 +79,14 @@ impl ModelledStore {
                 if stores {
                     self.written.insert(hash.low(), record.seq);
                 }
-                (id, EngineReply::Put(if stores { Ok(record.since) } else { Err(stored) }))
+                (
+                    id,
+                    EngineReply::Put(if stores {
+                        Ok(record.since)
+                    } else {
+                        Err(Newest::Record(stored))
+                    }),
+                )
             }
             EngineOp::SetMark { id, .. }
             | EngineOp::Merge { id, .. }
@@ -150,7 +157,7 @@ mod tests {
         assert_eq!(put(&mut store, 0, Seq::new(1, 7), newer), EngineReply::Put(Ok(None)));
         assert_eq!(
             put(&mut store, 0, Seq::new(1, 6), newer),
-            EngineReply::Put(Err(Seq::new(1, 7)))
+            EngineReply::Put(Err(Newest::Record(Seq::new(1, 7))))
         );
         assert_eq!(get(&mut store, 0), Some((Seq::new(1, 7), 8)));
         assert_eq!(store.written.len(), 1);
@@ -160,11 +167,14 @@ mod tests {
     fn what_was_not_loaded_can_be_added_once() {
         let (mut store, absent) = (store(), PutCondition::IfSeq(Seq::NONE));
         assert_eq!(get(&mut store, 10), None);
-        assert_eq!(put(&mut store, 9, Seq::new(1, 1), absent), EngineReply::Put(Err(LOADED)));
+        assert_eq!(
+            put(&mut store, 9, Seq::new(1, 1), absent),
+            EngineReply::Put(Err(Newest::Record(LOADED)))
+        );
         assert_eq!(put(&mut store, 10, Seq::new(1, 2), absent), EngineReply::Put(Ok(None)));
         assert_eq!(
             put(&mut store, 10, Seq::new(1, 3), absent),
-            EngineReply::Put(Err(Seq::new(1, 2)))
+            EngineReply::Put(Err(Newest::Record(Seq::new(1, 2))))
         );
         assert_eq!(get(&mut store, 10), Some((Seq::new(1, 2), 8)));
     }

@@ -6,7 +6,8 @@ use switchback_core::control::{Command, NodeCommand, NodeConfig, NodeReport, Ref
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{LinkMessage, NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineOp, EngineReply, LaneCompletion, Lanes, Loaded, Mark, PutCondition, Record,
+    EngineDone, EngineOp, EngineReply, LaneCompletion, Lanes, Loaded, Mark, Newest, PutCondition,
+    Record,
 };
 use switchback_core::topology::ChainId;
 use switchback_wire::{
@@ -91,7 +92,7 @@ impl Node {
                     PutCondition::IfSeq(expected) => stored == expected,
                 };
                 if !is_due {
-                    return (id, EngineReply::Put(Err(stored)));
+                    return (id, EngineReply::Put(Err(Newest::Record(stored))));
                 }
                 self.note(hash, &key, unconfirmed);
                 self.completions.extend(completion.map(|done| (done.lane, done)));

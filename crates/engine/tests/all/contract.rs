@@ -73,7 +73,7 @@ fn known_newer_is_believed(engine: &mut dyn Restartable) {
 /// seq than NONE.
 fn if_seq_compares(engine: &mut dyn Restartable) {
     let if_seq = |seq| PutCondition::IfSeq(Seq(seq));
-    assert_eq!(run_one(engine, put(b"a", record(3, b"x"), if_seq(1))), refused(0));
+    assert_eq!(run_one(engine, put(b"a", record(3, b"x"), if_seq(1))), refused_by_floor(0));
     assert_eq!(run_one(engine, put(b"a", record(3, b"x"), if_seq(0))), stored());
     assert_eq!(run_one(engine, put(b"a", record(4, b"y"), if_seq(0))), refused(3));
     assert_eq!(run_one(engine, put(b"a", record(3, b"y"), if_seq(3))), refused(3));
@@ -110,7 +110,7 @@ fn refusals_in_a_group_see_the_group(engine: &mut dyn Restartable) {
         put(b"b", record(8, b"b"), NEWER),
         put(b"a", record(6, b"six"), NEWER),
     ];
-    assert_eq!(run(engine, ops), [stored(), refused(5), SET, refused(8), stored()]);
+    assert_eq!(run(engine, ops), [stored(), refused(5), SET, refused_by_floor(8), stored()]);
     assert_eq!(run(engine, [get(b"a"), get(b"b")]), [got(record(6, b"six")), ABSENT]);
 }
 
@@ -118,10 +118,10 @@ fn refusals_in_a_group_see_the_group(engine: &mut dyn Restartable) {
 fn floors_speak_for_absent_keys(engine: &mut dyn Restartable) {
     assert_eq!(run_one(engine, put(b"old", record(3, b"x"), NEWER)), stored());
     assert_eq!(run_one(engine, floor(10)), SET);
-    assert_eq!(run_one(engine, put(b"new", record(10, b"x"), NEWER)), refused(10));
+    assert_eq!(run_one(engine, put(b"new", record(10, b"x"), NEWER)), refused_by_floor(10));
     assert_eq!(
         run_one(engine, put(b"new", record(9, b"x"), PutCondition::IfSeq(Seq::NONE))),
-        refused(10)
+        refused_by_floor(10)
     );
     assert_eq!(
         run_one(engine, put(b"new", record(11, b"x"), PutCondition::IfSeq(Seq::NONE))),
@@ -129,7 +129,7 @@ fn floors_speak_for_absent_keys(engine: &mut dyn Restartable) {
     );
     assert_eq!(run_one(engine, put(b"old", record(4, b"y"), NEWER)), stored());
     assert_eq!(engine.reopen().floors.base(ChainId::default()), Seq(10));
-    assert_eq!(run_one(engine, put(b"third", record(10, b"x"), NEWER)), refused(10));
+    assert_eq!(run_one(engine, put(b"third", record(10, b"x"), NEWER)), refused_by_floor(10));
 }
 
 /// Fails if the floor of a chain refuses or drops what another one serves, or if who serves what is
@@ -147,7 +147,7 @@ fn a_floor_holds_for_the_keys_of_its_chain(engine: &mut dyn Restartable) {
     let floors = engine.reopen().floors;
     assert_eq!((floors.of(&hash(&low)), floors.of(&hash(&high))), (Seq::NONE, Seq(10)));
     let put_both = [put(&low, record(7, b"x"), NEWER), put(&high, record(7, b"x"), NEWER)];
-    assert_eq!(run(engine, put_both), [stored(), refused(10)]);
+    assert_eq!(run(engine, put_both), [stored(), refused_by_floor(10)]);
 }
 
 /// A key that this half of the key space has.
@@ -160,7 +160,7 @@ fn key_of_half(half: u16) -> Vec<u8> {
 fn a_floor_never_sinks(engine: &mut dyn Restartable) {
     assert_eq!(run(engine, [floor(10), floor(7)]), [SET, SET]);
     assert_eq!(run_one(engine, floor(4)), SET);
-    assert_eq!(run_one(engine, put(b"a", record(10, b"x"), NEWER)), refused(10));
+    assert_eq!(run_one(engine, put(b"a", record(10, b"x"), NEWER)), refused_by_floor(10));
     assert_eq!(engine.reopen().floors.base(ChainId::default()), Seq(10));
 }
 
@@ -245,7 +245,7 @@ fn compaction_drops_only_the_dead(engine: &mut dyn Restartable) {
     run(engine, [put(b"late", tombstone(9), KNOWN)]);
     engine.compact_now();
     assert_eq!(run_one(engine, get(b"late")), ABSENT);
-    assert_eq!(run_one(engine, put(b"dead", record(2, b"late"), NEWER)), refused(10));
+    assert_eq!(run_one(engine, put(b"dead", record(2, b"late"), NEWER)), refused_by_floor(10));
 }
 
 /// Fails if a clock that was never set counts as a time.

@@ -1,9 +1,9 @@
 //! Writes and deletes: which run, which are answered by what is stored, which go back.
 
 use super::{Decider, RaisedFence};
-use crate::storage::{LaneCompletion, Mark, PutCondition, Record};
+use crate::storage::{LaneCompletion, Mark, Newest, PutCondition, Record};
 use std::ops::Bound;
-use switchback_wire::{Header, KeyHash, Op, Seq, Status, flags};
+use switchback_wire::{Header, Op, Seq, Status, flags};
 
 /// What is to be done about a write next.
 #[derive(Debug)]
@@ -125,21 +125,21 @@ impl Decider {
         }
     }
 
-    /// The engine did not store a write, because of this stored number; `may_be_older` as in its
+    /// The engine did not store a write, because of what it found; `may_be_older` as in its
     /// [`Put`].
     pub(in crate::node) fn put_refused(
         &mut self,
         header: &Header,
         key: &[u8],
-        stored: Seq,
+        newest: Newest,
         may_be_older: bool,
     ) -> Decision {
         if header.has(flags::CONDITIONAL) {
-            let told = self.version_told(&header.key_hash, stored);
+            let told = newest.version();
             // What it expected may have been dropped since a copy of it ran in a commit that
             // failed: a crash may bring that to light.
             let may_run = header.guard == Seq::NONE.0 || self.commit_failed;
-            return if may_run && stored < header.seq {
+            return if may_run && newest.seq() < header.seq {
                 self.refuse_for_good(header, key, told)
             } else {
                 refused(told)
@@ -147,7 +147,11 @@ impl Decider {
         }
         // Overwritten, or overtaken by a write that ran upon the version before: only the stored
         // record tells.
-        if may_be_older && stored != header.seq { Decision::LookUp } else { Decision::Superseded }
+        if may_be_older && newest.seq() != header.seq {
+            Decision::LookUp
+        } else {
+            Decision::Superseded
+        }
     }
 
     /// A write at or below the fence, the floor or the stored number, or one whose staged value is
@@ -173,7 +177,7 @@ impl Decider {
         if conditional && self.was_applied(header) {
             Decision::Answer(Status::Ok, seq)
         } else if conditional && seq <= stored {
-            refused(self.version_told(&header.key_hash, stored))
+            refused(record.map_or(Seq::NONE, |record| record.seq))
         } else if seq == stored {
             Decision::Superseded
         } else if (record.is_none() || is_unsure) && seq <= floor && self.mechanisms.floor() {
@@ -225,12 +229,6 @@ impl Decider {
             RaisedFence::ToSave(mark) => Decision::Refuse { mark, told },
             RaisedFence::NoRoom => Decision::NoFence,
         }
-    }
-
-    /// The version that a failed condition is told: of an absent key none, as a read says, not the
-    /// floor that its writes have to exceed.
-    fn version_told(&self, hash: &KeyHash, stored: Seq) -> Seq {
-        if stored == self.rising.base_of(hash) { Seq::NONE } else { stored }
     }
 }
 
@@ -326,16 +324,25 @@ mod tests {
     fn a_write_that_expected_no_record_is_refused_after_its_fence_is_durable() {
         let mut decider = decider();
         let refused = write(5, flags::CONDITIONAL);
-        let stored = Seq::new(1, 3);
+        let stored = Newest::Record(Seq::new(1, 3));
         let decision = decider.put_refused(&refused, KEY, stored, false);
         assert!(matches!(
             decision,
-            Decision::Refuse { mark, told } if mark.fence == refused.seq && told == stored
+            Decision::Refuse { mark, told } if mark.fence == refused.seq && told == Seq::new(1, 3)
         ));
         assert!(matches!(decider.put_refused(&write(5, 0), KEY, stored, true), Decision::LookUp));
         assert!(matches!(
             decider.put_refused(&write(5, 0), KEY, stored, false),
             Decision::Superseded
         ));
+    }
+
+    #[test]
+    fn no_floor_is_told_as_a_version_even_if_it_has_risen_since() {
+        let mut decider = decider();
+        let request = Header { guard: 7, ..write(9, flags::CONDITIONAL) };
+        decider.raise_base(decider.chain_of(&request.key_hash), Seq::new(1, 8));
+        let decision = decider.put_refused(&request, KEY, Newest::Floor(Seq::new(1, 4)), false);
+        assert!(matches!(decision, Decision::Answer(Status::ConditionFailed, Seq::NONE)));
     }
 }

@@ -277,10 +277,10 @@ impl Shim {
         self.tell_copies();
         match result {
             Ok(EngineReply::Put(Ok(_))) => self.applied(now, &request, update, refill, effect),
-            Ok(EngineReply::Put(Err(stored))) => {
+            Ok(EngineReply::Put(Err(newest))) => {
                 self.statistics.condition_failed += u64::from(header.has(flags::CONDITIONAL));
                 let decision =
-                    self.decider.put_refused(&header, &request.key, stored, again.is_some());
+                    self.decider.put_refused(&header, &request.key, newest, again.is_some());
                 self.carry_out(
                     Write { request, value: again.unwrap_or_default(), is_staged: true },
                     decision,

@@ -152,7 +152,12 @@ pub fn stored_since(seq: u64) -> Reply {
 }
 
 pub fn refused(seq: u64) -> Reply {
-    Ok(EngineReply::Put(Err(Seq(seq))))
+    Ok(EngineReply::Put(Err(Newest::Record(Seq(seq)))))
+}
+
+/// Of an absent key.
+pub fn refused_by_floor(seq: u64) -> Reply {
+    Ok(EngineReply::Put(Err(Newest::Floor(Seq(seq)))))
 }
 
 pub fn got(record: Record) -> Reply {

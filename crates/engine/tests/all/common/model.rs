@@ -93,17 +93,17 @@ impl Model {
         record: Record,
         when: PutCondition,
         trace: Option<LaneCompletion>,
-    ) -> Result<Option<Seq>, Seq> {
+    ) -> Result<Option<Seq>, Newest> {
+        let floor = self.floors.base(self.floors.chain_of(&key.0));
         let stored = self.records.get(&key).map(|record| record.seq);
-        let counts_as = stored.unwrap_or(self.floors.base(self.floors.chain_of(&key.0)));
+        let newest = stored.map_or(Newest::Floor(floor), Newest::Record);
+        let is_newer = record.seq > newest.seq();
         let due = match when {
-            PutCondition::Newer { known } => known || record.seq > counts_as,
-            PutCondition::IfSeq(expected) => {
-                record.seq > counts_as && expected == stored.unwrap_or(Seq::NONE)
-            }
+            PutCondition::Newer { known } => known || is_newer,
+            PutCondition::IfSeq(expected) => is_newer && expected == newest.version(),
         };
         if !due {
-            return Err(counts_as);
+            return Err(newest);
         }
         let mut record = record;
         if record.since == Record::INHERITED {
