@@ -1,4 +1,4 @@
-//! A controller with chains of two switches and a standby, two nodes and clients: reports of all of
+//! A controller with chains of two switches and a spare, two nodes and clients: reports of all of
 //! them, answers to its commands in any order, lost connections, slow storage, operators, restarts
 //! over its files, damaged or of format 1.
 #![no_main]

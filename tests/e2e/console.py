@@ -298,10 +298,10 @@ def health_is_shown(browser, rack):
     """After the death of a switch: checks, their alerts, and what the machine has."""
     browser.go("health")
     checks = lambda: {row[1]: row for row in browser.rows("Checks")}
-    is_down = lambda: checks().get("standby", [""])[0] == "look"
-    check("the lack of a standby is said", eventually(is_down), checks())
+    is_down = lambda: checks().get("spare", [""])[0] == "look"
+    check("the lack of a spare is said", eventually(is_down), checks())
     check("a recovery, too", checks()["recoveries"][0] == "look", checks()["recoveries"])
-    others = {row[0] for name, row in checks().items() if name not in ["standby", "recoveries"]}
+    others = {row[0] for name, row in checks().items() if name not in ["spare", "recoveries"]}
     check("all else is well, or another process's to tell", others == {"well", "–"}, checks())
     check("snapshots are taken", checks()["snapshots"][2].startswith("generation"), checks()["snapshots"])
     # Whether a process answers at all is Prometheus' to say.
@@ -479,7 +479,7 @@ def the_demo_has_a_button(directory):
     demo = Terminal(directory)
     browser = None
     try:
-        check("a demo starts", demo.shows(r"switch \d +stands by"), demo.shown)
+        check("a demo starts", demo.shows(r"switch \d +spare"), demo.shown)
         origin, token = re.search(r"(http://[\d.:]+)/#t=([0-9a-f]{32})\D", demo.shown).groups()
         browser = Browser(origin)
         browser.driver.get(f"{origin}/#t={token}")
@@ -519,7 +519,7 @@ def what_is_not_to_be_is_not_missed(browser):
         try:
             browser.open("health", f"http://{rack.metrics}")
             checks = lambda: {row[1]: row for row in browser.rows("Checks")}
-            expected = {"standby": "no spare is listed", "copies": "one switch a chain", "snapshots": "taken only when asked for"}
+            expected = {"spare": "no spare is listed", "copies": "one switch a chain", "snapshots": "taken only when asked for"}
             says = lambda name, text: checks().get(name, ["", "", ""])[2].startswith(text)
             for name, text in expected.items():
                 check(f"{name}: what isn't to be is said", eventually(lambda: says(name, text)), checks())
@@ -559,7 +559,7 @@ def layers_and_chains_are_drawn(browser):
             known = lambda: re.findall(r"switch \d of chain [01]: \d", label())
             check("each switch's own load is said", eventually(lambda: len(known()) == 4), label())
             boxes = lambda: browser.text("svg.rack g:not([data-chain])")
-            check("spares stand apart", boxes().count("stands by") == 2, boxes())
+            check("spares stand apart", boxes().count("spare") == 2, boxes())
             check("an equal share is drawn of what isn't known", a_share(browser) == [
                 [[0, 50], [1, 50]], [[2, 50]], False, [[], [3]]], a_share(browser))
             browser.driver.get("about:blank")

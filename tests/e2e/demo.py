@@ -87,7 +87,7 @@ def kill(console, origin, token):
 
 def on_a_terminal(data):
     demo = Terminal(data)
-    check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +stands by"),
+    check("the board is drawn", demo.shows(r"node 3 +up") and demo.shows(r"switch \d +spare"),
           demo.shown)
     # A piece that was read may end anywhere, also within these.
     check("it names the gateway", demo.shows(r"redis-cli -h \S+ -p \d+\D"), demo.shown)
@@ -114,7 +114,7 @@ def on_a_terminal(data):
     taken_over = r"kill -9 of switch (\d)(?s:.*)switch (?!\1)\d took over, all is served again after"
     check("another takes over", demo.shows(taken_over), demo.shown)
     check("nothing is lost", demo.shows(r"records read once more: nothing lost"), demo.shown)
-    check("a switch stands by again", demo.shows(r"(?s)nothing lost.*switch \d +stands by"), demo.shown)
+    check("there is a spare again", demo.shows(r"(?s)nothing lost.*switch \d +spare"), demo.shown)
     demo.shown = ""
     origin = console.removesuffix("/")
     check("without the token the button is refused", kill(console, origin, "0" * 32) == 403)

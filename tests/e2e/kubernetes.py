@@ -113,7 +113,7 @@ def check_rack(files, directory):
         ).stdout
         check("every node is up",
               eventually(lambda: status().count(" up ") >= parts()["node"]["replicas"]), status())
-        check("a switch stands by", eventually(lambda: "stands by" in status()), status())
+        check("a switch is a spare", eventually(lambda: "spare" in status()), status())
         told = lambda: sample(metrics)
         is_known = lambda its: its["reads_per_s"] is not None and its["nodes"] and all(
             part["reads_per_s"] is not None for part in its["nodes"])

@@ -166,7 +166,7 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """How many switches and nodes a rack has. `spares` switches of each layer stand by; a layer is
+    """How many switches and nodes a rack has. each layer has `spares` spare switches; a layer is
     a failure domain."""
 
     scheme: str = "farreach"
@@ -200,7 +200,7 @@ class Shape:
 
 
 class Rack:
-    """One process a part: a controller, two switches of which one stands by, two nodes, a gateway;
+    """One process a part: a controller, two switches of which one is a spare, two nodes, a gateway;
     or of another shape.
 
     Each tells what it knows over HTTP. `more` is the end of rack.toml, `rack`, `cache` and

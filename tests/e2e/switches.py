@@ -35,7 +35,7 @@ def serving(switches):
 
 
 def run(rack):
-    until(rack, "one switch serves and the other stands by",
+    until(rack, "one switch serves and the other is a spare",
           lambda its: len(its) == 2 and len(serving(its)) == 1)
     first = serving(ctl(rack))[0]
     spare = 1 - first
@@ -44,7 +44,7 @@ def run(rack):
     try:
         write_on()
         found = ctl(rack, "replace", first, 7)
-        check("only a switch that stands by can take its place", "isn't standing by" in found,
+        check("only a spare can take its place", "isn't a spare" in found,
               found)
         found = ctl(rack, "replace", first, spare)
         check("the spare serves in its place",
@@ -66,7 +66,7 @@ def run(rack):
         check("what is out of service takes no place", "the only one that can serve" in found,
               found)
         found = ctl(rack, "add", first)
-        check("it stands by again", not found[first]["drained"] and serving(found) == [spare],
+        check("it is a spare again", not found[first]["drained"] and serving(found) == [spare],
               found)
         found = ctl(rack, "drain", spare)
         check("and serves when the other one goes", serving(found) == [first], found)

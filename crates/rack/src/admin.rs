@@ -358,7 +358,7 @@ pub struct SwitchStatus {
     /// Its layer of a chain, from 1 next to the clients.
     #[serde(default)]
     pub layer: u8,
-    /// It serves; others stand by.
+    /// It serves; others are spares.
     pub active: bool,
     /// The chain that it serves, or served last; `None`: it may take over any.
     pub chain: Option<u16>,
@@ -410,7 +410,7 @@ impl SwitchStatus {
             (_, false, true) => "drained",
             (false, _, _) => "down",
             (true, true, false) => "serves",
-            (true, false, false) => "stands by",
+            (true, false, false) => "spare",
         }
     }
 }

@@ -35,12 +35,12 @@ fn parsed(text: &str, directory: &Path) -> RackConfig {
 
 /// Two switches, two nodes, a controller.
 fn config(directory: &Path, records: u32) -> RackConfig {
-    let [controller, switch, standby, node, other] = free_addresses().unwrap();
+    let [controller, switch, spare, node, other] = free_addresses().unwrap();
     let text = format!(
         "[rack]\nsnapshot_period_ms = 300\nswitch_timeout_ms = 1000\nlease_ms = 2000\n\n\
          [cache]\nrecords = {records}\nthreshold = 3\nsampling = 1.0\n\n\
          [controller]\nlisten = \"{controller}\"\nbypass_ms = 300\n\n\
-         [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{standby}\"\n\n\
+         [[switch]]\naddress = \"{switch}\"\n\n[[switch]]\naddress = \"{spare}\"\n\n\
          [[node]]\naddress = \"{node}\"\nsync = \"none\"\n\n\
          [[node]]\naddress = \"{other}\"\nsync = \"none\"\n",
     );
@@ -132,7 +132,7 @@ async fn restarted(config: &RackConfig) -> ControllerPart {
     }
 }
 
-/// A rack that serves, of which the standby isn't started, and a client of it.
+/// A rack that serves, of which the spare isn't started, and a client of it.
 struct Rack {
     config: RackConfig,
     controller: ControllerPart,
@@ -158,7 +158,7 @@ impl Rack {
 }
 
 #[tokio::test]
-async fn a_standby_takes_over_and_nothing_is_lost() {
+async fn a_spare_takes_over_and_nothing_is_lost() {
     let Rack { config, controller, nodes, switch: first, client, directory } =
         Rack::start(1024).await;
     let large = vec![7; 100_000];
@@ -166,7 +166,7 @@ async fn a_standby_takes_over_and_nothing_is_lost() {
     write_until(&client, &[1; 100], || first.datapath.statistics().absorbed_writes > 50).await;
     let second = SwitchPart::start(&config, 1, None).unwrap();
     let before = controller.controller.call(|controller, _| controller.epoch()).unwrap();
-    // The standby has said hello; then the first is gone, with everything in it.
+    // The spare has said hello; then the first is gone, with everything in it.
     until_alive(&controller, 2).await;
     first.stop();
     let captured = std::fs::metadata(directory.path().join(CAPTURE)).unwrap().len();

@@ -283,7 +283,7 @@ impl Profile {
             (
                 "switch, restart",
                 us(self.switch_restart_ns),
-                "assumed: a standby or a supervised process",
+                "assumed: a spare or a supervised process",
             ),
         ];
         rows.map(|(name, value, source)| (name.to_owned(), value, source.to_owned())).to_vec()

@@ -34,7 +34,7 @@ Examples:
 /// bottleneck, as the servers of a real rack are.
 const NODE_CAPACITY_OPS: u32 = 2000;
 const NODES: u16 = 4;
-/// One switch serves, one stands by.
+/// One switch serves, one is a spare.
 const SWITCHES: u16 = 2;
 const CACHE_RECORDS: u32 = 1000;
 const RECORDS: u64 = 10_000;
@@ -47,7 +47,7 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// Try it: a rack of processes under a load whose every answer is verified, and a key, and a button
 /// in the console, that kill the switch with kill -9.
 ///
-/// It starts a switch that serves, one that stands by, 4 nodes, a controller and a gateway as
+/// It starts a switch that serves, a spare, 4 nodes, a controller and a gateway as
 /// processes on free loopback addresses. After each kill it says how long each step of the recovery
 /// took, reads every record that was written once more, and says what was lost: nothing. All
 /// processes and data are gone when it ends, which it does by itself after an hour.

@@ -7,7 +7,7 @@ use switchback_rack::admin::{RackStatus, RecoveryStatus};
 
 /// Without a terminal, how long the load goes on before the next kill.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Nothing takes longer: a takeover, a recovery, an audit, the return of the standby.
+/// Nothing takes longer: a takeover, a recovery, an audit, the return of the spare.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a user asks for.
@@ -118,7 +118,7 @@ impl Script {
             let why = match self.stage {
                 Stage::Calm if self.wanted.is_some() => "kills come by themselves",
                 Stage::Calm if serving(sight.status).is_none() => "no switch serves",
-                Stage::Calm => "no switch stands by yet",
+                Stage::Calm => "no spare switch yet",
                 _ => "the last kill isn't dealt with yet",
             };
             acts.push(Act::Tell(Event::NotNow(why)));
@@ -126,7 +126,7 @@ impl Script {
         let is_waiting = self.stage != Stage::Calm || self.wanted.is_some();
         if is_waiting && sight.now.saturating_sub(self.since) > PATIENCE {
             let what = match self.stage {
-                Stage::Calm => "no switch stands by",
+                Stage::Calm => "no spare switch",
                 Stage::TakingOver { .. } => "no switch has taken over",
                 Stage::Readmitting { .. } => "the cache isn't what it was",
                 Stage::Auditing { .. } => "not every record could be read",
@@ -146,11 +146,11 @@ impl Script {
             Some(wanted) if self.kills >= wanted => return vec![Act::End],
             Some(_) => sight.now.saturating_sub(self.since) >= PAUSE,
         };
-        let stands_by = sight.status.switches.iter().any(|it| it.alive && !it.active);
+        let has_spare = sight.status.switches.iter().any(|it| it.alive && !it.active);
         let (Some(killed), Some(epoch)) = (serving(sight.status), sight.status.epoch) else {
             return Vec::new();
         };
-        if !is_wanted || !stands_by {
+        if !is_wanted || !has_spare {
             return Vec::new();
         }
         self.kills += 1;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn no_switch_is_killed_without_another_that_stands_by() {
+    fn no_switch_is_killed_without_a_spare() {
         let mut script = Script::new(None);
         let acts = step(&mut script, 1, &status(4, 0, [true, false], None), Some(Wish::Kill));
         assert!(matches!(acts[..], [Act::Tell(Event::NotNow(_))]), "{acts:?}");

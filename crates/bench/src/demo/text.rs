@@ -29,7 +29,7 @@ fn counted(number: u64, what: &str) -> String {
 pub(super) fn introduction(rack: &DemoRack, program: &str) -> anyhow::Result<String> {
     let (resp, metrics) = (rack.resp(), rack.metrics());
     let mut text = format!(
-        "A rack of {} processes: a switch that serves, one that stands by, {NODES} nodes that \
+        "A rack of {} processes: a switch that serves, a spare, {NODES} nodes that \
          serve {} requests/s each,\n\
          a controller and a gateway. Its files are in {} until the demo ends.\n\
          The load, through the gateway: half reads, half writes of {} records, Zipf {ZIPF}; the switch has room for {}.\n\
@@ -217,7 +217,7 @@ impl Board<'_> {
             let (state, more) = self.state(part);
             let state = match state {
                 "serves" | "up" => paint.text(Style::Green, &format!("{state:<12}")),
-                "stands by" => format!("{state:<12}"),
+                "spare" => format!("{state:<12}"),
                 _ => paint.text(Style::Yellow, &format!("{state:<12}")),
             };
             let _infallible = writeln!(text, "  {part:<11} {state} pid {id:<8} {more}");
@@ -261,7 +261,7 @@ impl Board<'_> {
                             ),
                         )
                     }
-                    Some(it) if it.alive => ("stands by", String::new()),
+                    Some(it) if it.alive => ("spare", String::new()),
                     _ => ("silent", String::new()),
                 }
             }

@@ -29,7 +29,7 @@ Examples:
   switchback ctl top --once
   switchback ctl status --json | jq .operations
   switchback ctl partitions --json | jq '.[] | select(.replicas[0] == 2)'
-  switchback ctl switches replace 0 2       # 2 stands by; then 0 can be stopped
+  switchback ctl switches replace 0 2       # 2 is a spare; then 0 can be stopped
   switchback ctl switches drain 0 && systemctl stop switchback-switch@0";
 
 /// Ask or tell a running rack.
@@ -131,7 +131,7 @@ enum CtlCommand {
     },
     /// Chains of switches: epoch, phase, the switch that serves, snapshots, what is cached.
     Chains,
-    /// Every switch: whether it serves, stands by or is down, its epoch; or take one out of
+    /// Every switch: whether it serves, is a spare or is down, its epoch; or take one out of
     /// service.
     Switches {
         #[command(subcommand)]
@@ -154,13 +154,13 @@ enum SwitchesCommand {
     /// Take a switch out of service, and wait until it serves no more: it can be stopped then.
     ///
     /// Its chain's cache is brought to the nodes, and fills again in the next epoch, in which a
-    /// switch that stands by takes its place, or the chain is shorter by one. A switch that is
-    /// drained stays so, also over restarts, until `add`. Refused if no other switch could serve.
+    /// spare takes its place, or the chain is shorter by one. A switch that is drained stays so,
+    /// also over restarts, until `add`. Refused if no other switch could serve.
     Drain {
         /// Its number.
         switch: u16,
     },
-    /// The same, with this switch in its place: it stands by, in the same layer.
+    /// The same, with this switch in its place: it is a spare of the same layer.
     Replace {
         /// The number of the one that goes.
         switch: u16,
@@ -168,7 +168,7 @@ enum SwitchesCommand {
         spare: u16,
     },
     /// Take a switch back into service: it takes the place of its layer if that is free, else it
-    /// stands by.
+    /// is a spare.
     Add {
         /// Its number.
         switch: u16,

@@ -15,7 +15,7 @@ use switchback_xdp::Mode;
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:\n  \
                   switchback switch --config rack.toml --index 1    \
-                  # the second [[switch]]: stands by\n  \
+                  # the second [[switch]]: a spare\n  \
                   switchback switch --config rack.toml --pcap /tmp/packets.pcap    \
                   # for tools/wireshark/switchback.lua")]
 pub(crate) struct SwitchArgs {

@@ -36,19 +36,19 @@ const CHECKS = [
       ? [false, "no switch serves: clients send to the nodes, nothing is cached"]
       : [WELL, "no chain is served by nodes alone"];
   }],
-  ["standby", "SwitchbackNoStandby", ({ status, metrics }) => {
+  ["spare", "SwitchbackNoSpare", ({ status, metrics }) => {
     if (status.shape === "embedded") return [WELL, "in one process none is needed: all parts end together"];
     if (is_untold(status)) return CONTROLLERS;
     const listed = of_name(metrics, "switchback_switch_up").length;
-    const stands_by = (it) => it.alive && !it.active && !it.drained && !it.error;
-    const standby = status.switches.filter(stands_by).length;
-    if (standby) return [WELL, `${count(standby, "switch", "es")} to take over`];
+    const is_spare = (it) => it.alive && !it.active && !it.drained && !it.error;
+    const spares = status.switches.filter(is_spare).length;
+    if (spares) return [WELL, `${count(spares, "switch", "es")} to take over`];
     const serving = status.switches.filter((it) => it.active).length;
     if (listed <= serving) {
       return [WELL, "no spare is listed: all switches serve, "
         + "and the next failure of one stops what it serves"];
     }
-    return [false, "no switch stands by: the next failure of one stops what it serves"];
+    return [false, "no spare switch: the next failure of one stops what it serves"];
   }],
   ["links", "SwitchbackSwitchRefused", ({ status }) => {
     if (is_untold(status)) return CONTROLLERS;

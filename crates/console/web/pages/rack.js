@@ -219,7 +219,7 @@ function Flow({ live, status }) {
   ].join("; ");
   const load = (it) => (is_known ? `${rate(it.load)}/s` : "serves");
   const serves = (it) => (serving.length === 1 ? `answers ${rate(hits)}/s` : load(it));
-  const waits = (it) => (it.drained ? "drained" : "stands by");
+  const waits = (it) => (it.drained ? "drained" : "spare");
   return html`<svg class="rack" viewBox=${`0 0 ${nodes_x + 210} ${height}`} role="img"
     aria-label=${label}>
     ${asked > 0 && html`<path class="flow" d=${`M110 ${middle} H250`}

@@ -49,7 +49,7 @@ export class Timeline extends Component {
 const link = (event) => html`<a
   href=${address("timeline", { event: event.number })}>${clock(event.unix_seconds)}</a>`;
 
-const WELL = ["up", "serves", "serving", "stands by"];
+const WELL = ["up", "serves", "serving", "spare"];
 const state = (word) => html`<span class=${WELL.includes(word) ? "good" : "bad"}>${word}</span>`;
 
 const SAY = {

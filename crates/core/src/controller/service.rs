@@ -21,7 +21,7 @@ pub enum ServiceRefusal {
         chain: u16,
     },
     /// The switch that is to take its place serves already, is out of service, or isn't heard.
-    #[error("switch {0} can't take its place: it isn't standing by")]
+    #[error("switch {0} can't take its place: it isn't a spare")]
     NoSpare(u16),
     /// The switch that is to take its place has another layer, or other slots than its chain.
     #[error(
@@ -38,7 +38,7 @@ pub enum ServiceRefusal {
 
 impl Controller {
     /// Takes a switch out of service, for good: also if this controller starts again. Its chain
-    /// goes on with `spare`, else with any that stands by in its layer, else without that layer.
+    /// goes on with `spare`, else with any spare of its layer, else without that layer.
     /// Nothing is lost, and no write's outcome becomes unknown.
     /// [`SwitchStatus`](super::SwitchStatus) says when it is over.
     ///
@@ -81,7 +81,7 @@ impl Controller {
     }
 
     /// Takes a switch back into service, or one that was left out since a link to it was dead: it
-    /// stands by, or takes the place of its layer if that is free.
+    /// is a spare, or takes the place of its layer if that is free.
     ///
     /// # Errors
     /// There is no such switch.

@@ -807,7 +807,7 @@ fn a_switch_that_no_other_could_go_on_for_stays_in_service() {
     rack.start(1, 2);
     rack.start(2, 1);
     assert_eq!(drain(&mut rack, 0, Some(1)), Err(ServiceRefusal::Unfit { switch: 0, spare: 1 }));
-    assert_eq!(drain(&mut rack, 2, None), Ok(()), "it only stands by");
+    assert_eq!(drain(&mut rack, 2, None), Ok(()), "it is only a spare");
     assert_eq!(drain(&mut rack, 0, Some(2)), Err(ServiceRefusal::NoSpare(2)));
     assert_eq!((rack.members(), rack.controller.epoch()), (vec![0], 1));
     assert_eq!(rack.controller.add_switch(rack.now, 2), Ok(()));

@@ -135,7 +135,7 @@ pub struct RackConfig {
     pub controller: Controller,
     /// `[topology]`
     pub topology: Topology,
-    /// `[[switch]]`: none in an embedded rack; one serves each chain, the others stand by.
+    /// `[[switch]]`: none in an embedded rack; one serves each chain, the others are spares.
     pub switches: Vec<Switch>,
     /// `[[node]]`, never empty.
     pub nodes: Vec<Node>,

@@ -111,7 +111,7 @@ pub enum What {
     Switch {
         /// Its number.
         switch: u16,
-        /// `serves`, `stands by` or `down`.
+        /// `serves`, `spare` or `down`.
         state: String,
     },
     /// Something can't be done, or can be done again.
@@ -385,7 +385,7 @@ mod tests {
             What::Epoch { epoch: 2 },
             What::Recovery(recovery.clone()),
             node(1, "down"),
-            What::Switch { switch: 0, state: "stands by".into() },
+            What::Switch { switch: 0, state: "spare".into() },
             error(Some("no space")),
         ];
         assert_eq!(told(&log, 3), expected);
