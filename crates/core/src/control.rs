@@ -33,10 +33,10 @@ pub const BATCH_BYTES_MAX: usize = 256 << 10;
 
 /// The versions of the messages that this program speaks. A change of their encoding is a new
 /// version; the one before stays, for the time of an upgrade.
-pub const VERSIONS: RangeInclusive<u16> = 8..=NEWEST_VERSION;
-/// It brought views.
-pub(crate) const NEWEST_VERSION: u16 = 10;
-/// The one before brought what backups need, and [`ClientNotice::Released`].
+pub const VERSIONS: RangeInclusive<u16> = 8..=VIEWS_VERSION;
+/// Brought views, and partitions with several replicas.
+const VIEWS_VERSION: u16 = 10;
+/// Brought what backups need, and [`ClientNotice::Released`].
 const BACKUPS_VERSION: u16 = 9;
 
 /// For how long a client that is asked to holds back writes, unless it hears sooner that it

@@ -215,6 +215,12 @@ impl Map {
         })
     }
 
+    /// Whether each partition has one node, which has never changed.
+    pub fn is_first(&self) -> bool {
+        let is_first = |partition: &Partition| partition.view == 0 && partition.replicas.len() == 1;
+        self.partitions.iter().all(is_first)
+    }
+
     /// All partitions, in the order of their ranges.
     #[inline]
     pub fn partitions(&self) -> &[Partition] {

@@ -168,23 +168,29 @@ impl Message {
     /// The version of the control channel that brought it. A part that speaks an older one can't
     /// read it.
     pub fn since(&self) -> u16 {
-        let is_of_backups = match self {
-            Message::ToSwitch(Command { body: SwitchCommand::Views(_), .. })
-            | Message::ToNode(Command { body: NodeCommand::Views(_), .. }) => {
-                return NEWEST_VERSION;
-            }
-            Message::ToNode(command) => {
-                matches!(command.body, NodeCommand::FlushSoon | NodeCommand::Checkpoint(_))
-            }
+        let with_views = |map: &Map| if map.is_first() { *VERSIONS.start() } else { VIEWS_VERSION };
+        match self {
+            Message::ToSwitch(command) => match &command.body {
+                SwitchCommand::Configure(config) | SwitchCommand::Freeze(config) => {
+                    with_views(&config.map)
+                }
+                SwitchCommand::Views(_) => VIEWS_VERSION,
+                _ => *VERSIONS.start(),
+            },
+            Message::ToNode(command) => match &command.body {
+                NodeCommand::Epoch(config) => with_views(&config.map),
+                NodeCommand::Views(_) => VIEWS_VERSION,
+                NodeCommand::FlushSoon | NodeCommand::Checkpoint(_) => BACKUPS_VERSION,
+                _ => *VERSIONS.start(),
+            },
             Message::ToClient(
                 ClientNotice::Hold { .. }
                 | ClientNotice::Resume { .. }
                 | ClientNotice::Released { .. },
             )
-            | Message::FromClient(ClientReport::Holding { .. }) => true,
-            _ => false,
-        };
-        if is_of_backups { BACKUPS_VERSION } else { *VERSIONS.start() }
+            | Message::FromClient(ClientReport::Holding { .. }) => BACKUPS_VERSION,
+            _ => *VERSIONS.start(),
+        }
     }
 
     /// Whether a part of this version would send it.
@@ -383,6 +389,26 @@ mod tests {
         let keyed = KeyedRecord { hash: KeyHash::default(), key: vec![0; key_bytes], record };
         let records = vec![keyed; records];
         Message::FromClient(ClientReport::Preserved { epoch: 1, chunk: 0, last: true, records })
+    }
+
+    #[test]
+    fn parts_that_know_no_views_get_no_map_that_has_some() {
+        let epoch = |map: Map| {
+            let config = NodeConfig {
+                hash_key: HashKey([0; 16]),
+                map,
+                switch: None,
+                lanes: 1,
+                refresh: Refresh::None,
+            };
+            let body = NodeCommand::Epoch(config);
+            Message::ToNode(Command { id: 1, chain: ChainId::new(0), epoch: 1, body }).since()
+        };
+        assert_eq!(epoch(Map::equal(vec![vec![0], vec![1]])), *VERSIONS.start());
+        assert_eq!(epoch(Map::equal(vec![vec![0, 1], vec![1]])), VIEWS_VERSION);
+        let view = View { partition: 1, number: 1, replicas: vec![0] };
+        let changed = Map::equal(vec![vec![0], vec![1]]).with_views([&view]).expect("a map");
+        assert_eq!(epoch(changed), VIEWS_VERSION);
     }
 
     #[test]
