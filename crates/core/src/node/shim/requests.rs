@@ -209,9 +209,8 @@ impl Shim {
                 self.statistics.bounced += 1;
                 if !self.decider.bounced(&header) {
                     let Write { request: Request { key, switch, .. }, value, .. } = write;
-                    let value = if header.has(flags::LARGE) { Vec::new() } else { value };
-                    let answer = Answer::Packet { header: bounce(&header), value, key };
-                    self.tell(switch, None, answer);
+                    let value = if header.has(flags::LARGE) { &[][..] } else { &value };
+                    self.tell(switch, None, bounce(&header), value, &key);
                 }
             }
         }
@@ -366,21 +365,25 @@ impl Shim {
             self.replica.send(request.switch, reply, &[], &request.key);
             return;
         }
-        let answer = Answer::Packet { header: reply, value: Vec::new(), key: request.key.clone() };
-        self.tell(request.switch, effect, answer);
+        self.tell(request.switch, effect, reply, &[], &request.key);
     }
 
     /// Tells what is decided: the switch, or first the replicas behind this one.
-    fn tell(&mut self, to: Address, effect: Option<Effect>, answer: Answer) {
-        let hash = answer.header().key_hash;
-        if effect.is_some() || self.is_passed_on(&hash) {
-            if let Some(partition) = self.partition_of(&hash) {
+    fn tell(
+        &mut self,
+        to: Address,
+        effect: Option<Effect>,
+        header: Header,
+        value: &[u8],
+        key: &[u8],
+    ) {
+        if effect.is_some() || self.is_passed_on(&header.key_hash) {
+            if let Some(partition) = self.partition_of(&header.key_hash) {
+                let answer = Answer::Packet { header, value: value.to_vec(), key: key.to_vec() };
                 self.pass_on(partition, effect, Some(answer), None);
             }
-        } else if let Answer::Packet { header, value, key } = answer
-            && self.is_in_view(&header)
-        {
-            self.replica.send(to, header, &value, &key);
+        } else if self.is_in_view(&header) {
+            self.replica.send(to, header, value, key);
         }
     }
 
