@@ -34,6 +34,9 @@ pub(crate) enum Change {
     Floors(Vec<(Bucket, Seq)>),
 }
 
+/// What a read found.
+pub(crate) type ReadResult = Result<Option<Record>, EngineError>;
+
 /// What a scan found: the keys, and where to go on.
 pub(crate) type Scanned = (Vec<ScannedKey>, Option<u64>);
 
@@ -73,6 +76,10 @@ pub(crate) fn is_dead(record: &RecordHead, floor: Seq, now_ms: u64) -> bool {
 pub(crate) trait Store {
     /// Reads a committed record.
     fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError>;
+    /// Reads the committed records of these keys.
+    fn read_all(&mut self, keys: &[(KeyHash, Vec<u8>)]) -> Vec<ReadResult> {
+        keys.iter().map(|(hash, key)| self.read(hash, key)).collect()
+    }
     /// Reads what a committed record is, without its value.
     fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError>;
     /// Lists committed keys.
@@ -96,6 +103,9 @@ enum Answer {
     IfCommitted(EngineReply),
     /// Of a get: the record of this change; the stored one if the commit fails.
     ReadOf(usize),
+    /// Of a get: what the next of the group's reads finds. The group changes nothing of that key
+    /// before it.
+    Read,
 }
 
 /// What a put is to store of a key, and when.
@@ -121,6 +131,8 @@ struct Found {
 #[derive(Default)]
 pub(crate) struct Group {
     changes: Vec<Change>,
+    /// Keys that are read together, before the commit.
+    reads: Vec<(KeyHash, Vec<u8>)>,
     answers: Vec<(OpId, Answer)>,
     overlay: HashMap<KeyHash, usize, BuildHasherDefault<FirstBytes>>,
     served: Option<ChainMap>,
@@ -170,7 +182,7 @@ impl Group {
         done: &mut Vec<EngineDone>,
     ) {
         let (id, answer) = match op {
-            EngineOp::Get { id, hash, key } => (id, self.get(store, &hash, &key)),
+            EngineOp::Get { id, hash, key } => (id, self.get(hash, key)),
             EngineOp::Put { id, hash, key, record, condition, completion, source, unconfirmed } => {
                 self.is_from(source);
                 let put = Put { record, condition, completion, unconfirmed };
@@ -225,11 +237,12 @@ impl Group {
         self.answers.push((id, answer));
     }
 
-    fn get<S: Store>(&self, store: &mut S, hash: &KeyHash, key: &[u8]) -> Answer {
-        match self.overlaid(hash, key) {
-            Some(change) => Answer::ReadOf(change),
-            None => Answer::Now(store.read(hash, key).map(EngineReply::Got)),
+    fn get(&mut self, hash: KeyHash, key: Vec<u8>) -> Answer {
+        if let Some(change) = self.overlaid(&hash, &key) {
+            return Answer::ReadOf(change);
         }
+        self.reads.push((hash, key));
+        Answer::Read
     }
 
     fn put<S: Store>(
@@ -374,8 +387,10 @@ impl Group {
         self.set(Change::Floors(rising))
     }
 
-    /// Commits what was gathered and answers what was taken.
+    /// Reads and commits what was gathered, and answers what was taken.
     fn finish<S: Store>(&mut self, store: &mut S, done: &mut Vec<EngineDone>) {
+        let mut read = store.read_all(&self.reads).into_iter();
+        self.reads.clear();
         let committed = match self.changes.is_empty() {
             true => Ok(()),
             false => store.commit(&self.changes, self.urgency),
@@ -392,6 +407,9 @@ impl Group {
                 (Answer::ReadOf(change), Err(_)) => {
                     let (hash, key) = self.key_of(change);
                     store.read(hash, key).map(EngineReply::Got)
+                }
+                (Answer::Read, _) => {
+                    read.next().expect("each key that is read has a result").map(EngineReply::Got)
                 }
             };
             done.push(EngineDone { id, result });

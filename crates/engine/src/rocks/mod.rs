@@ -14,7 +14,7 @@ pub use options::Options;
 
 use crate::engine::{Engine, Statistics};
 use crate::error::OpenError;
-use crate::group::{Change, Group, RecordHead, Scanned, Store, Version};
+use crate::group::{Change, Group, ReadResult, RecordHead, Scanned, Store, Version};
 use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
 use crate::policy::{SyncPolicy, Urgency};
 use error::{engine_error, open_error};
@@ -27,6 +27,7 @@ use rocksdb::{
     ColumnFamily, DB, DBPinnableSlice, ErrorKind, FlushOptions, IteratorMode, ReadOptions,
     WriteBatch, WriteOptions,
 };
+use std::iter;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -237,9 +238,18 @@ impl RocksStore {
             .db
             .get_pinned_cf(self.family(RECORDS), &self.key)
             .map_err(|error| engine_error(&self.name, &error))?;
-        let Some(stored) = found else { return Ok(None) };
-        match format::decode_record(&stored) {
-            Some((head, value)) => Ok(Some(take(head, value))),
+        found.map(|stored| self.decoded(hash, &stored, take)).transpose()
+    }
+
+    /// What is taken of a record's stored bytes.
+    fn decoded<T>(
+        &self,
+        hash: &KeyHash,
+        stored: &[u8],
+        take: impl FnOnce(RecordHead, &[u8]) -> T,
+    ) -> Result<T, EngineError> {
+        match format::decode_record(stored) {
+            Some((head, value)) => Ok(take(head, value)),
             None => Err(EngineError::Corrupt(format!(
                 "{}: the record of {hash:?} can't be decoded",
                 self.name
@@ -319,15 +329,44 @@ impl RocksStore {
     }
 }
 
+/// A whole record.
+fn record(head: RecordHead, value: &[u8]) -> Record {
+    Record {
+        seq: head.seq,
+        tombstone: head.tombstone,
+        expiry_ms: head.expiry_ms,
+        value: value.to_vec(),
+        since: head.since,
+    }
+}
+
 impl Store for RocksStore {
     fn read(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Record>, EngineError> {
-        self.fetch(hash, key, |head, value| Record {
-            seq: head.seq,
-            tombstone: head.tombstone,
-            expiry_ms: head.expiry_ms,
-            value: value.to_vec(),
-            since: head.since,
-        })
+        self.fetch(hash, key, record)
+    }
+
+    /// RocksDB looks for several keys at once in less time than for one after the other: its filters
+    /// and indexes are loaded while it waits for those of the keys before.
+    fn read_all(&mut self, keys: &[(KeyHash, Vec<u8>)]) -> Vec<ReadResult> {
+        if let [(hash, key)] = keys {
+            return vec![self.read(hash, key)];
+        }
+        self.statistics.reads += keys.len() as u64;
+        let mut encoded = Vec::new();
+        let mut ends = Vec::with_capacity(keys.len());
+        for (hash, key) in keys {
+            format::encode_key(hash, key, &mut self.key);
+            encoded.extend_from_slice(&self.key);
+            ends.push(encoded.len());
+        }
+        let begins = iter::once(0).chain(ends.iter().copied());
+        let names = begins.zip(&ends).map(|(begin, end)| &encoded[begin..*end]);
+        let found = self.db.batched_multi_get_cf(self.family(RECORDS), names, false);
+        let read = |((hash, _), found): (&(KeyHash, _), Result<Option<DBPinnableSlice<'_>>, _>)| {
+            let found = found.map_err(|error| engine_error(&self.name, &error))?;
+            found.map(|stored| self.decoded(hash, &stored, record)).transpose()
+        };
+        keys.iter().zip(found).map(read).collect()
     }
 
     fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError> {
