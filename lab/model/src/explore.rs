@@ -65,7 +65,7 @@ struct Visited<A> {
 impl<A: Copy> Visited<A> {
     /// The index of a new state; `None` if it was seen.
     fn insert(&mut self, state: &impl Hash, parent: u32, action: Option<A>) -> Option<u32> {
-        let mut hasher = Folding(0);
+        let mut hasher = Folding::default();
         state.hash(&mut hasher);
         let hash = hasher.finish();
         let states = &self.states;
@@ -152,30 +152,61 @@ pub fn explore<M: Model>(
     Report { conclusion: Conclusion::Holds, states: visited.states.len(), depth }
 }
 
-/// Multiplies what it is given into 128 bits and folds them.
-struct Folding(u64);
+/// Packs what it is given into words, multiplies each into 128 bits and folds them. A state is some
+/// hundred small fields, so a word for each of them would take most of an exploration's time.
+#[derive(Default)]
+struct Folding {
+    hash: u64,
+    word: u64,
+    /// Of the word, those that are used.
+    bits: u32,
+}
 
 impl Folding {
-    fn fold(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
-        self.0 = (product as u64) ^ (product >> 64) as u64;
+    fn push(&mut self, value: u64, bits: u32) {
+        if self.bits + bits > u64::BITS {
+            self.fold();
+        }
+        self.word |= value << self.bits;
+        self.bits += bits;
+    }
+
+    fn fold(&mut self) {
+        let mixed = self.hash ^ self.word ^ 0x9E37_79B9_7F4A_7C15;
+        let product = u128::from(mixed) * 0xD6E8_FEB8_6659_FD93;
+        self.hash = (product as u64) ^ (product >> 64) as u64;
+        (self.word, self.bits) = (0, 0);
     }
 }
 
 impl Hasher for Folding {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.fold(u64::from_le_bytes(word));
+        for byte in bytes {
+            self.write_u8(*byte);
         }
     }
 
     fn write_u8(&mut self, byte: u8) {
-        self.fold(byte.into());
+        self.push(byte.into(), u8::BITS);
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.push(number.into(), u16::BITS);
+    }
+
+    /// The length of a list.
+    fn write_usize(&mut self, length: usize) {
+        self.push(u16::try_from(length).expect("lists are short").into(), u16::BITS);
+    }
+
+    /// Which variant of an enum.
+    fn write_isize(&mut self, variant: isize) {
+        self.push(u8::try_from(variant).expect("enums have few variants").into(), u8::BITS);
     }
 
     fn finish(&self) -> u64 {
-        self.0
+        let mut last = Folding { ..*self };
+        last.fold();
+        last.hash
     }
 }
