@@ -3,7 +3,7 @@
 #![no_main]
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../crates/gateway/tests/fake/mod.rs"]
+#[path = "../../crates/gateway/tests/all/fake/mod.rs"]
 mod fake;
 
 use fake::{Client, FakeRack, config};

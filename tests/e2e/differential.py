@@ -1,4 +1,4 @@
-"""The scripts of the gateway's differential tests (crates/gateway/tests/*.script), which there run
+"""The scripts of the gateway's differential tests (crates/gateway/tests/all/*.script), which there run
 over a rack that is pretended, on real ones: in one process, and a process a part; over keys that
 aren't cached, and that are. Each reply must be redis-server's, byte for byte. Run by
 differential.sh.
@@ -13,7 +13,7 @@ import urllib.request
 from checks import check, eventually, finish
 from rack import Process, free_addresses, running, temporary
 
-SCRIPTS = os.path.join(os.path.dirname(__file__), "../../crates/gateway/tests")
+SCRIPTS = os.path.join(os.path.dirname(__file__), "../../crates/gateway/tests/all")
 # With these redis-server has the limits of Switchback, and DUMP compresses nothing.
 LIKE_SWITCHBACK = ["--proto-max-bulk-len", "1mb", "--rdbcompression", "no", "--save", "",
                    "--databases", "1"]

@@ -3,7 +3,7 @@
 //! rack costs nothing: every read finds the same value, every write is absorbed and forgotten.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../tests/fake/mod.rs"]
+#[path = "../tests/all/fake/mod.rs"]
 mod fake;
 
 use switchback_gateway::{Durability, GatewayConfig};

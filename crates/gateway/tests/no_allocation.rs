@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 mod counting;
+#[path = "all/fake/mod.rs"]
 mod fake;
 
 use counting::{ALLOCATIONS, Counting};

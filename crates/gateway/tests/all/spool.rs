@@ -1,10 +1,7 @@
 //! The spool: what it keeps through crashes, full disks and restarts, and what is answered
 //! meanwhile.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::{Client, FakeRack, PATIENCE, config};
+use crate::fake::{Client, FakeRack, PATIENCE, config};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,10 +1,7 @@
 //! The same commands to redis-server and to the gateway: the replies must be the same bytes.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, Knobs, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::time::{Duration, Instant};
@@ -128,7 +125,7 @@ fn a_cluster_of_one_owner_answers_as_redis_does() {
     theirs.ask("CLUSTER ADDSLOTSRANGE 0 16383");
     let begin = Instant::now();
     while !theirs.ask("CLUSTER INFO").contains("cluster_state:ok") {
-        assert!(begin.elapsed() < fake::PATIENCE, "redis-server is no cluster");
+        assert!(begin.elapsed() < crate::fake::PATIENCE, "redis-server is no cluster");
         std::thread::sleep(Duration::from_millis(20));
     }
     let name = |client: &mut Client| {

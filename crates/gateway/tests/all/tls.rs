@@ -1,9 +1,6 @@
 //! The gateway over TLS: real handshakes on real sockets, certificates in files.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::{Client, FakeRack, PATIENCE, config};
+use crate::fake::{Client, FakeRack, PATIENCE, config};
 use rcgen::{
     BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     date_time_ymd,

@@ -1,11 +1,7 @@
 //! Commands against the fake rack, in all its moods.
 
-#![allow(clippy::unwrap_used)]
-
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, config};
 
 #[test]
 fn the_core_commands() {

@@ -1,10 +1,7 @@
 //! HOTKEYS and OBJECT FREQ: what the gateway tells of the keys that are asked for most.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, config};
 
 /// Sends a command `times` times, and takes the replies.
 fn repeat(client: &mut Client, command: &str, times: usize) {

@@ -1,10 +1,7 @@
 //! MONITOR: what is shown, on which connections, and what becomes of a monitor that doesn't read.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, config};
 use std::collections::BTreeSet;
 use switchback_gateway::{Gateway, GatewayConfig};
 
@@ -265,7 +262,7 @@ fn there_are_eight_monitors_at_most() {
     let mut client = Client::connect(&gateway);
     let begin = std::time::Instant::now();
     while client.ask("MONITOR") != "+OK\r\n" {
-        assert!(begin.elapsed() < fake::PATIENCE, "their ends aren't noticed");
+        assert!(begin.elapsed() < crate::fake::PATIENCE, "their ends aren't noticed");
     }
 }
 

@@ -1,14 +1,11 @@
 //! `docs/use/commands.md` has every command in one row, with the status that the gateway gives it.
-#![allow(clippy::unwrap_used)] // A failed unwrap is a failed test.
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, config};
 use std::collections::{BTreeMap, BTreeSet};
 use switchback_gateway::{Cluster, Gateway, GatewayConfig, Refused, Verb};
 
-const PAGE: &str = include_str!("../../../docs/use/commands.md");
+const PAGE: &str = include_str!("../../../../docs/use/commands.md");
 
 /// What the gateway says of a subcommand that it refuses; the last two are of HOTKEYS, which Redis
 /// 8.6 refuses in its own words while it counts.

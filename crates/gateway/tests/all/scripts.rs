@@ -1,10 +1,7 @@
 //! EVAL, EVALSHA, SCRIPT.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, Knobs, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, Knobs, config};
 use std::io::{Read as _, Write as _};
 use switchback_core::client::ClientConfig;
 use switchback_gateway::GatewayConfig;

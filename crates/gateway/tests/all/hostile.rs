@@ -1,9 +1,6 @@
 //! Clients that do what they shouldn't, and racks that don't answer.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::{Client, FakeRack, PATIENCE, config};
+use crate::fake::{Client, FakeRack, PATIENCE, config};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -107,7 +104,7 @@ fn a_client_that_never_reads_is_closed() {
     let stream = Client::command(&[b"GET", b"k"]).repeat(1000);
     let started = Instant::now();
     while client.0.write_all(&stream).is_ok() {
-        assert!(started.elapsed() < fake::PATIENCE, "it is served for ever");
+        assert!(started.elapsed() < PATIENCE, "it is served for ever");
         // Others don't notice.
         assert_eq!(Client::connect(&gateway).ask("PING"), "+PONG\r\n");
     }

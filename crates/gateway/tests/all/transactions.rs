@@ -1,10 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::redis::Redis;
-use fake::{Client, FakeRack, Knobs, config};
+use crate::fake::redis::Redis;
+use crate::fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use switchback_core::client::ClientConfig;

@@ -1,9 +1,6 @@
 //! Redis' own tools against the gateway.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::{FakeRack, config};
+use crate::fake::{Client, FakeRack, config};
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
@@ -64,7 +61,7 @@ fn redis_cli_monitors() {
     let Ok(mut cli) = cli else { return switchback_testing::skip("redis-cli") };
     let mut lines = BufReader::new(cli.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(lines.next().unwrap(), "OK");
-    let mut client = fake::Client::connect(&gateway);
+    let mut client = Client::connect(&gateway);
     client.ask("SET key value");
     client.ask("CLIENT LIST");
     client.ask("GET key");
@@ -80,7 +77,7 @@ fn redis_cli_monitors() {
 #[test]
 fn redis_cli_finds_the_hot_key() {
     let gateway = FakeRack::default().start(config());
-    let mut client = fake::Client::connect(&gateway);
+    let mut client = Client::connect(&gateway);
     client.ask("MSET cold 1 hot 2 cool 3");
     for _ in 0..100 {
         client.send("GET hot\r\n".repeat(100).as_bytes());

@@ -1,10 +1,7 @@
 //! CLIENT REPLY, KILL and PAUSE, SLOWLOG and LATENCY: what they do to connections, of other
 //! workers, too; and commands and scripts of several keys, with each setting of `transactions`.
-#![allow(clippy::unwrap_used)]
 
-mod fake;
-
-use fake::{Client, FakeRack, config};
+use crate::fake::{Client, FakeRack, PATIENCE, config};
 use std::time::{Duration, Instant};
 use switchback_gateway::{Gateway, GatewayConfig, Transactions};
 
@@ -68,7 +65,7 @@ fn paused_commands_wait_on_all_connections() {
         client.0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let mut byte = [0];
         std::io::Read::read(&mut client.0, &mut byte).unwrap_err();
-        client.0.set_read_timeout(Some(fake::PATIENCE)).unwrap();
+        client.0.set_read_timeout(Some(PATIENCE)).unwrap();
     }
     let mut other = Client::connect(&gateway);
     assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK\r\n");
@@ -146,7 +143,7 @@ fn connections_that_say_nothing_are_closed_after_the_timeout() {
     };
     while is_open(&mut silent) {
         assert_eq!(client.ask("PING"), "+PONG\r\n");
-        assert!(began.elapsed() < fake::PATIENCE, "it is still open");
+        assert!(began.elapsed() < PATIENCE, "it is still open");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(began.elapsed() >= Duration::from_secs(1));
