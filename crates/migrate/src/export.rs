@@ -120,6 +120,10 @@ fn beside(file: &Path, what: &str) -> PathBuf {
 fn open(part: &Path, done: &mut Progress) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     let mut file = options.read(true).write(true).create(true).truncate(false).open(part)?;
+    if file.metadata()?.len() < done.bytes {
+        let why = "it lacks records that it had; remove it to begin anew";
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, why));
+    }
     file.set_len(done.bytes)?;
     file.seek(SeekFrom::End(0))?;
     if done.bytes == 0 {

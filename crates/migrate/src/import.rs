@@ -362,11 +362,11 @@ impl Copier<'_> {
     fn copy<'k>(&mut self, keys: &'k [Vec<u8>]) -> anyhow::Result<(u64, Vec<&'k [u8]>)> {
         let began = Instant::now();
         loop {
-            let (mut commands, strings, others) = self.commands(keys)?;
-            match self.write(&mut commands)? {
+            let mut planned = self.commands(keys)?;
+            match self.write(&mut planned)? {
                 None => {
-                    self.writes += commands.len() as u64;
-                    return Ok((strings, others));
+                    self.writes += planned.keys.len() as u64;
+                    return Ok((planned.strings, planned.others));
                 }
                 Some(error) => self.pause(began, &error)?,
             }
@@ -385,55 +385,68 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// What makes these keys at the target what they are at the source, how many are strings there,
-    /// and which are something else.
-    fn commands<'k>(
-        &mut self,
-        keys: &'k [Vec<u8>],
-    ) -> anyhow::Result<(Pipeline, u64, Vec<&'k [u8]>)> {
+    /// What makes these keys at the target what they are at the source.
+    fn commands<'k>(&mut self, keys: &'k [Vec<u8>]) -> anyhow::Result<Planned<'k>> {
         let found = server::read(&mut self.from, keys)?;
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
-        let (mut strings, mut others) = (0, Vec::new());
-        let mut commands = pipe();
+        let mut planned =
+            Planned { commands: pipe(), keys: Vec::new(), strings: 0, others: Vec::new() };
         for (key, found) in keys.iter().zip(&found) {
+            let commands = &mut planned.commands;
             match found {
                 Found::Record(ExpiringValue { value, expires_in_ms: None }) => {
                     commands.cmd("SET").arg(key).arg(value);
-                    strings += 1;
+                    planned.strings += 1;
                 }
                 Found::Record(ExpiringValue { value, expires_in_ms: Some(ms) }) => {
                     commands.cmd("SET").arg(key).arg(value).arg("PXAT").arg(now_ms + ms.max(&1));
-                    strings += 1;
+                    planned.strings += 1;
                 }
                 Found::Nothing => {
                     commands.cmd("DEL").arg(key);
                 }
                 Found::OtherType => {
-                    if self.deletes_others {
-                        commands.cmd("DEL").arg(key);
+                    planned.others.push(key);
+                    if !self.deletes_others {
+                        continue;
                     }
-                    others.push(&key[..]);
+                    commands.cmd("DEL").arg(key);
                 }
             }
+            planned.keys.push(key);
         }
-        Ok((commands, strings, others))
+        Ok(planned)
     }
 
     /// Sends commands to the target: the first error after which they may be sent again.
-    fn write(&mut self, commands: &mut Pipeline) -> anyhow::Result<Option<RedisError>> {
-        if commands.is_empty() {
+    fn write(&mut self, planned: &mut Planned<'_>) -> anyhow::Result<Option<RedisError>> {
+        if planned.keys.is_empty() {
             return Ok(None);
         }
         let mut again = None;
-        for answer in server::run(&mut self.to, commands)? {
+        let answers = server::run(&mut self.to, &mut planned.commands)?;
+        for (key, answer) in planned.keys.iter().zip(answers) {
             match answer {
                 Ok(_) => {}
                 Err(error) if is_passing(&error) => again = again.or(Some(error)),
-                Err(error) => bail!("the gateway refused a record: {error}"),
+                Err(error) => {
+                    bail!("the gateway refused the record of {}: {error}", key.escape_ascii())
+                }
             }
         }
         Ok(again)
     }
+}
+
+/// What is to be sent to the target.
+struct Planned<'k> {
+    commands: Pipeline,
+    /// The key of each command.
+    keys: Vec<&'k [u8]>,
+    /// How many are strings at the source.
+    strings: u64,
+    /// Keys that are something else there.
+    others: Vec<&'k [u8]>,
 }
 
 /// Whether the command may be sent again.

@@ -40,7 +40,7 @@ use switchback_core::control::Peer;
 use switchback_heat::Counts;
 pub use switchback_heat::SECONDS_MAX;
 use switchback_net::address_refused;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::MissedTickBehavior;
 pub use whatif::{Owners, WhatIf, WhatIfNode, WhatIfScheme, WhatIfSize};
 
@@ -542,6 +542,8 @@ pub struct KillResult {
 /// switch that serves.
 pub const KILL_ASKED: &str = "kill asked";
 
+/// Threads for requests, which may wait.
+const THREADS: usize = 4;
 /// Keys that `GET /cached` lists without a limit.
 const CACHED_DEFAULT: usize = 100;
 /// Keys that it lists at most.
@@ -581,7 +583,7 @@ impl MetricsServer {
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(4)
+            .max_blocking_threads(THREADS)
             .build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let observing = shared.clone().observe();
@@ -759,6 +761,21 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
+/// Requests that may wait for other parts for seconds, at a time: those for metrics and health find
+/// a thread meanwhile.
+static SLOW: Semaphore = Semaphore::const_new(THREADS - 2);
+
+/// The same of what may wait for other parts.
+async fn slowly<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Response> {
+    let busy = "other requests wait for other parts; ask again\n";
+    let Ok(_permit) = SLOW.try_acquire() else {
+        return Err((StatusCode::SERVICE_UNAVAILABLE, busy).into_response());
+    };
+    blocking(work).await
+}
+
 async fn metrics(State(shared): State<ServerState>) -> Result<Response, Response> {
     let text = blocking(move || shared.sources.collect().text()).await?;
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
@@ -785,7 +802,7 @@ async fn cached(
     Query(limit): Query<Limit>,
 ) -> Result<Response, Response> {
     let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
-    Ok(answer(blocking(move || shared.admin.cached(limit)).await?))
+    Ok(answer(slowly(move || shared.admin.cached(limit)).await?))
 }
 
 async fn nodes(State(shared): State<ServerState>) -> Result<Json<Vec<NodeStatus>>, Response> {
@@ -897,7 +914,7 @@ async fn command<T: Serialize + Send + 'static>(
         pages.may_command(headers).map_err(refuse)?;
         tracing::info!(peer = %caller.address, name, "the console sent a command");
     }
-    Ok(answer(blocking(work).await?))
+    Ok(answer(slowly(work).await?))
 }
 
 /// What came of a request, or why nothing did.

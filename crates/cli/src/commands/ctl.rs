@@ -373,7 +373,10 @@ fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
             "rack",
             format!(
                 "{} ({}, {}, version {})",
-                status.name, status.scheme, status.shape, status.version
+                printable(&status.name),
+                printable(&status.scheme),
+                printable(&status.shape),
+                printable(&status.version)
             ),
         ),
         (
@@ -551,7 +554,7 @@ fn switches_text(switches: &[SwitchStatus], paint: Paint) -> String {
         switches,
         &[
             ("switch", Right, &|switch| switch.index.to_string()),
-            ("address", Left, &|switch| switch.address.clone().unwrap_or_default()),
+            ("address", Left, &|switch| switch.address.as_deref().map_or(String::new(), printable)),
             ("state", Left, &|switch| switch.state().to_owned()),
             ("chain", Right, &|switch| switch.chain.map_or("-".into(), |chain| chain.to_string())),
             ("epoch", Right, &|switch| switch.epoch.to_string()),
@@ -570,7 +573,7 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
         nodes,
         &[
             ("node", Right, &|node| node.index.to_string()),
-            ("address", Left, &|node| node.address.clone().unwrap_or_else(|| "-".into())),
+            ("address", Left, &|node| node.address.as_deref().map_or("-".into(), printable)),
             ("state", Left, &|node| node.state().unwrap_or("-").to_owned()),
             ("cached", Right, &|node| number(node.cached_keys)),
             ("reads", Right, &|node| number(node.reads)),
@@ -606,7 +609,7 @@ fn cached_text(cached: &CachedStatus, paint: Paint) -> String {
             ("bytes", Right, &|record| number(record.bytes)),
             ("class", Right, &|record| record.class.to_string()),
             ("slot", Right, &|record| record.slot.to_string()),
-            ("stage", Left, &|record| record.stage.clone()),
+            ("stage", Left, &|record| printable(&record.stage)),
         ],
     );
     let shown = cached.records.len() as u64;

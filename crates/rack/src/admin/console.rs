@@ -144,10 +144,14 @@ fn read(file: &Path) -> io::Result<String> {
 fn draw(file: &Path) -> io::Result<String> {
     let word = || SysRng.try_next_u64().map_err(io::Error::other);
     let digits = format!("{:016x}{:016x}", word()?, word()?);
-    let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
+    // Beside it first: half a token would be refused at the next start.
+    let aside = file.with_extension("new");
+    let mut options = OpenOptions::new();
+    let mut open = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
     open.write_all(digits.as_bytes())?;
     open.write_all(b"\n")?;
     open.sync_all()?;
+    fs::rename(&aside, file)?;
     Ok(digits)
 }
 

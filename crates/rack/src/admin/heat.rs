@@ -35,7 +35,7 @@ impl HeatStatus {
     pub(super) fn sum(mut told: Vec<HeatStatus>) -> Option<HeatStatus> {
         // Those that have looked, of which there is none at first.
         let none = told.first().map(|_| HeatStatus::default());
-        told.retain(|it| it.step_seconds > 0 && !it.reads_per_s.is_empty());
+        told.retain(HeatStatus::is_whole);
         if told.len() < 2 {
             return told.pop().or(none);
         }
@@ -58,6 +58,18 @@ impl HeatStatus {
             plane.iter_mut().flatten().for_each(|rate| *rate = tenths(*rate));
         }
         Some(sum)
+    }
+
+    /// Whether there is something of it, and no more than any process tells.
+    fn is_whole(&self) -> bool {
+        let planes = [&self.reads_per_s, &self.writes_per_s, &self.nodes_per_s];
+        let columns = self.reads_per_s.len();
+        self.step_seconds > 0
+            && self.first_unix_seconds.is_finite()
+            && (1..=COLUMNS_MAX as usize).contains(&columns)
+            && planes.iter().all(|plane| {
+                plane.len() == columns && plane.iter().all(|rates| rates.len() == RANGES)
+            })
     }
 
     fn add(&mut self, more: &HeatStatus) {
@@ -161,6 +173,20 @@ mod tests {
 
     fn reads(heat: &HeatStatus) -> Vec<f64> {
         heat.reads_per_s.iter().map(|column| column[RANGES - 1]).collect()
+    }
+
+    #[test]
+    fn what_no_process_tells_is_left_out() {
+        let good = || heat(1000.0, 1, &[10.0, 20.0]);
+        let mut short = good();
+        short.nodes_per_s.clear();
+        let mut narrow = good();
+        narrow.writes_per_s[1] = Vec::new();
+        let late = HeatStatus { first_unix_seconds: f64::NAN, ..good() };
+        let mut long = good();
+        long.reads_per_s.resize(COLUMNS_MAX as usize + 1, Vec::new());
+        let told = vec![short, narrow, late, long, good(), good()];
+        assert_eq!(reads(&HeatStatus::sum(told).unwrap()), [20.0, 40.0]);
     }
 
     #[test]

@@ -18,6 +18,8 @@ type Call = Box<dyn FnOnce(&mut Controller, Now) + Send>;
 
 /// Pause before a store that failed (a full disk, say) is tried again.
 const STORE_AGAIN: Duration = Duration::from_millis(200);
+/// Pause before the controller's full inbox is tried again.
+const TOLD_AGAIN: Duration = Duration::from_millis(5);
 /// The thread looks after this long, whether or not there is something to do.
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
@@ -205,7 +207,9 @@ fn store_all(
                 given_up = Some(number);
             }
             // All files before it are stored.
-            stored.push(ControlEvent::Stored(id));
+            if !tell_stored(stored, id, stop) {
+                return;
+            }
             continue;
         }
         let mut told = false;
@@ -226,6 +230,20 @@ fn store_all(
         if told {
             say(None);
         }
-        stored.push(ControlEvent::Stored(id));
+        if !tell_stored(stored, id, stop) {
+            return;
+        }
     }
+}
+
+/// Tells the controller that a file is stored, once its inbox has room: messages wait for it. False
+/// if the process is to stop.
+fn tell_stored(stored: &Mailbox<ControlEvent>, id: u64, stop: &Stop) -> bool {
+    while !stored.push(ControlEvent::Stored(id)) {
+        if stop.is_asked() {
+            return false;
+        }
+        std::thread::sleep(TOLD_AGAIN);
+    }
+    true
 }
