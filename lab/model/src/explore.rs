@@ -65,7 +65,7 @@ struct Visited<A> {
 impl<A: Copy> Visited<A> {
     /// The index of a new state; `None` if it was seen.
     fn insert(&mut self, state: &impl Hash, parent: u32, action: Option<A>) -> Option<u32> {
-        let mut hasher = Folding::default();
+        let mut hasher = Folding::new();
         state.hash(&mut hasher);
         let hash = hasher.finish();
         let states = &self.states;
@@ -153,55 +153,57 @@ pub fn explore<M: Model>(
 }
 
 /// Packs what it is given into words, multiplies each into 128 bits and folds them. A state is some
-/// hundred small fields, so a word for each of them would take most of an exploration's time.
-#[derive(Default)]
+/// hundred small fields, so a word for each of them would take much of an exploration's time.
 struct Folding {
     hash: u64,
+    /// Up to six bytes behind a one, which is in the highest byte when there are seven.
     word: u64,
-    /// Of the word, those that are used.
-    bits: u32,
 }
 
 impl Folding {
-    fn push(&mut self, value: u64, bits: u32) {
-        if self.bits + bits > u64::BITS {
+    fn new() -> Folding {
+        Folding { hash: 0, word: 1 }
+    }
+
+    #[inline(always)]
+    fn push(&mut self, byte: u8) {
+        self.word = self.word << 8 | u64::from(byte);
+        if self.word >> 56 != 0 {
             self.fold();
         }
-        self.word |= value << self.bits;
-        self.bits += bits;
     }
 
     fn fold(&mut self) {
         let mixed = self.hash ^ self.word ^ 0x9E37_79B9_7F4A_7C15;
         let product = u128::from(mixed) * 0xD6E8_FEB8_6659_FD93;
         self.hash = (product as u64) ^ (product >> 64) as u64;
-        (self.word, self.bits) = (0, 0);
+        self.word = 1;
     }
 }
 
 impl Hasher for Folding {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
-            self.write_u8(*byte);
+            self.push(*byte);
         }
     }
 
+    #[inline]
     fn write_u8(&mut self, byte: u8) {
-        self.push(byte.into(), u8::BITS);
+        self.push(byte);
     }
 
-    fn write_u16(&mut self, number: u16) {
-        self.push(number.into(), u16::BITS);
-    }
-
-    /// The length of a list.
+    /// The length of a list: they are short.
+    #[inline]
     fn write_usize(&mut self, length: usize) {
-        self.push(u16::try_from(length).expect("lists are short").into(), u16::BITS);
+        self.write(&(length as u16).to_le_bytes());
     }
 
-    /// Which variant of an enum.
+    /// Which variant of an enum: they have few.
+    #[inline]
     fn write_isize(&mut self, variant: isize) {
-        self.push(u8::try_from(variant).expect("enums have few variants").into(), u8::BITS);
+        self.push(variant as u8);
     }
 
     fn finish(&self) -> u64 {
