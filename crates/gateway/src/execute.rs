@@ -71,6 +71,34 @@ pub(crate) fn execute(
         running.is_paused = true;
         return Flow::Wait;
     }
+    execute_shown(running, link, shared, id, verb, args)
+}
+
+/// Executes a command that EXEC has begun with: CLIENT PAUSE doesn't hold it, as in Redis, for what
+/// came before it is answered.
+pub(crate) fn execute_queued(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    args: Args<'_>,
+) -> Flow {
+    match admitted(running, id, args) {
+        Some(verb) => execute_shown(running, link, shared, id, verb, args),
+        None => Flow::Done,
+    }
+}
+
+/// Executes a command that may be executed now; monitors see it.
+#[inline]
+fn execute_shown(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    verb: Verb,
+    args: Args<'_>,
+) -> Flow {
     let flow = execute_verb(running, link, shared, id, verb, args);
     // A script is shown before it runs, so that its own commands come after it.
     if shared.monitors.are_any() && flow == Flow::Done && !verb.is_script() {

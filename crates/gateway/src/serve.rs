@@ -92,8 +92,10 @@ impl Worker {
                 if !connection.is_idle() || !self.has_room(connection) {
                     break Turn::Stalled;
                 }
-                programs::replay(&mut self.running, &mut self.link, &self.shared, id);
-                continue;
+                match programs::replay(&mut self.running, &mut self.link, &self.shared, id) {
+                    Flow::Done => continue,
+                    Flow::Wait => break Turn::Stalled,
+                }
             }
             if input.unread().is_empty() && !parser.is_due() {
                 break Turn::Drained;

@@ -5,7 +5,7 @@ use super::{Program, is_key};
 use crate::command::{Verb, introspect};
 use crate::config::Transactions;
 use crate::connection::ConnectionId;
-use crate::execute::{Flow, Plan, answer_here, execute, plan, refuse, refuse_command};
+use crate::execute::{Flow, Plan, answer_here, execute_queued, plan, refuse, refuse_command};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::{Action, Version};
 use crate::resp::{Args, Range, write};
@@ -306,12 +306,22 @@ pub(crate) fn exec(
 }
 
 /// Executes the next command of a transaction that takes one after the other; its reply is the next
-/// element of EXEC's.
-pub(crate) fn replay(running: &mut Running, link: &mut Link, shared: &Shared, id: ConnectionId) {
-    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
-    let Some(mut transaction) = connection.replayed.take() else { return };
-    let Some(queued) = transaction.queued.get(transaction.next).copied() else { return };
-    if execute(running, link, shared, id, transaction.args(&queued)) == Flow::Done {
+/// element of EXEC's. If it has to wait it is still the next one.
+pub(crate) fn replay(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+) -> Flow {
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else {
+        return Flow::Done;
+    };
+    let Some(mut transaction) = connection.replayed.take() else { return Flow::Done };
+    let Some(queued) = transaction.queued.get(transaction.next).copied() else {
+        return Flow::Done;
+    };
+    let flow = execute_queued(running, link, shared, id, transaction.args(&queued));
+    if flow == Flow::Done {
         transaction.next += 1;
     }
     if transaction.next < transaction.queued.len()
@@ -319,4 +329,5 @@ pub(crate) fn replay(running: &mut Running, link: &mut Link, shared: &Shared, id
     {
         connection.replayed = Some(transaction);
     }
+    flow
 }

@@ -379,3 +379,22 @@ fn a_transaction_that_takes_too_long_changes_nothing() {
     assert_eq!(rack.value(b"k").unwrap()[0], b'x');
     assert_eq!(client.ask("STRLEN k"), ":1048576\r\n");
 }
+
+/// Fails if a command of a transaction that EXEC has begun waits for a pause: its worker would look
+/// at nothing else for ever.
+#[test]
+fn a_pause_within_a_transaction_does_not_hold_its_other_commands() {
+    for mode in Transactions::ALL {
+        let (_rack, gateway) = start(&Knobs::default(), mode);
+        let mut client = Client::connect(&gateway);
+        for pause in ["CLIENT PAUSE 600 ALL", "CLIENT PAUSE 600 WRITE"] {
+            let lines = ["MULTI", pause, "PING", "ECHO hi", "EXEC"];
+            client.send(&lines.iter().flat_map(|line| command(line)).collect::<Vec<_>>());
+            let [.., last] = lines.map(|_| client.reply());
+            let wanted = "*3\r\n+OK\r\n+PONG\r\n$2\r\nhi\r\n";
+            assert_eq!(String::from_utf8(last).unwrap(), wanted, "{mode:?} {pause}");
+            assert_eq!(Client::connect(&gateway).ask("CLIENT UNPAUSE"), "+OK\r\n");
+        }
+        assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    }
+}
