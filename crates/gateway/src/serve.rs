@@ -122,6 +122,7 @@ impl Worker {
                 Ok(Parsed::Rejected) => {
                     let text = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
                     execute::refuse(&mut self.running, id, ErrorKind::Length, text);
+                    programs::spoil(&mut self.running, id);
                 }
                 Ok(Parsed::Incomplete { .. })
                     if input.unread().len() > self.shared.config.command_bytes_max =>

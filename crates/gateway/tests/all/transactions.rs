@@ -398,3 +398,19 @@ fn a_pause_within_a_transaction_does_not_hold_its_other_commands() {
         assert_eq!(client.ask("SET k v"), "+OK\r\n");
     }
 }
+
+/// Fails if a transaction is executed without a command that the client has sent in it.
+#[test]
+fn an_argument_that_is_too_long_spoils_its_transaction() {
+    for mode in Transactions::ALL {
+        let (rack, gateway) = start(&Knobs::default(), mode);
+        let mut client = Client::connect(&gateway);
+        assert_eq!(client.ask("MULTI"), "+OK\r\n");
+        assert_eq!(client.ask("SET a 1"), "+QUEUED\r\n");
+        let append = client.call(&[b"APPEND", b"a", &vec![b'x'; 2 << 20]]);
+        assert!(append.starts_with(b"-ERR string exceeds"), "{}", append.escape_ascii());
+        assert_eq!(client.ask("SET a 2"), "+QUEUED\r\n");
+        assert_eq!(ask(&mut client, "EXEC"), ABORTED);
+        assert_eq!(rack.value(b"a"), None);
+    }
+}
