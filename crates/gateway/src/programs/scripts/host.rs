@@ -40,7 +40,7 @@ pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
 }
 
 /// Work of a library's function that is put together before the budget is told.
-const METERED: usize = 10_000;
+pub(super) const METERED: usize = 10_000;
 
 /// What a library's function does, by and by.
 pub(super) struct Meter<'a> {
@@ -83,6 +83,8 @@ pub(crate) struct Host {
     pub(crate) budget: Budget,
     /// Why the script that runs can't go on. Nothing of it counts.
     pub(crate) failure: Option<Failure>,
+    /// The longest reply of a program.
+    pub(super) reply_bytes_max: usize,
     /// It may not write.
     pub(crate) read_only: bool,
     /// What it is answered in.
@@ -106,6 +108,7 @@ impl Host {
             copies: Copies::default(),
             budget: Budget::default(),
             failure: None,
+            reply_bytes_max: shared.config.output_bytes_hard,
             read_only: false,
             resp3: false,
             is_tight: false,
