@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     ExpireTime(&'static str),
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     ValueLength,
+    #[error("ERR a command has at most {0} bytes")]
+    CommandLength(usize),
     #[error("ERR a key has 1 to {} bytes", switchback_wire::KEY_BYTES_MAX)]
     KeyLength,
     #[error(
@@ -177,6 +179,7 @@ impl Failure {
             Failure::Busy(_) => ErrorKind::Busy,
             Failure::Backpressure(_) => ErrorKind::Backpressure,
             Failure::ValueLength
+            | Failure::CommandLength(_)
             | Failure::KeyLength
             | Failure::TooManyKeys(_)
             | Failure::TooSlow(_)

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionId};
 use crate::execute::{self, Flow};
-use crate::failure::ErrorKind;
+use crate::failure::{ErrorKind, Failure};
 use crate::programs;
 use crate::resp::{Parsed, ParserLimits};
 use crate::socket::Received;
@@ -127,11 +127,8 @@ impl Worker {
                 Ok(Parsed::Incomplete { .. })
                     if input.unread().len() > self.shared.config.command_bytes_max =>
                 {
-                    let text = format!(
-                        "ERR a command has at most {} bytes",
-                        self.shared.config.command_bytes_max
-                    );
-                    self.break_off(id, ErrorKind::Length, &text);
+                    let failure = Failure::CommandLength(self.shared.config.command_bytes_max);
+                    self.break_off(id, failure.kind(), &failure.text());
                 }
                 Ok(Parsed::Incomplete { .. }) => break Turn::Drained,
                 Err(error) => self.break_off(id, ErrorKind::Protocol, &format!("ERR {error}")),

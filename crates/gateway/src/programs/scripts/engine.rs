@@ -176,6 +176,7 @@ impl Engine {
             let mut host = lock(&self.host);
             let (failure, resp3) = (host.failure.take(), host.resp3);
             let is_tight = std::mem::take(&mut host.is_tight);
+            host.end();
             drop(host);
             if is_tight || failure.is_some() {
                 self.limit_memory(0);
