@@ -430,3 +430,20 @@ fn a_worker_that_dies_is_noticed() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Fails if a short word in a command can be answered with long text as often as it is there.
+#[test]
+fn commands_that_name_one_thing_many_times_are_answered_within_the_limit() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { output_bytes_hard: 1 << 20, ..config() });
+    let mut client = Client::connect(&gateway);
+    let number = client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    let commands =
+        [("CLIENT LIST ID", &number[..]), ("COMMAND INFO", "get"), ("COMMAND DOCS", "get")];
+    for (command, word) in commands {
+        let asked = |count: usize| format!("{command}{}", format!(" {word}").repeat(count));
+        let refused = "-ERR the reply would be longer than 1048576 bytes\r\n";
+        assert_eq!(client.ask(&asked(20_000)), refused, "{command}");
+        assert!(client.ask(&asked(2)).matches(word).count() >= 2, "{command}");
+    }
+}

@@ -414,3 +414,21 @@ fn an_argument_that_is_too_long_spoils_its_transaction() {
         assert_eq!(rack.value(b"a"), None);
     }
 }
+
+/// Fails if what the gateway answers in a transaction has no limit: 4 GiB of it end the process.
+#[test]
+fn what_the_gateway_answers_in_a_transaction_is_limited() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { output_bytes_hard: 2 << 20, ..config() });
+    let mut client = Client::connect(&gateway);
+    let mut transaction = |commands: usize| {
+        let echo = Client::command(&[b"ECHO", &[b'x'; 10_000]]);
+        let lines = [command("MULTI"), command("SET k v"), echo.repeat(commands), command("EXEC")];
+        client.send(&lines.concat());
+        (0..commands + 3).map(|_| client.reply()).last().unwrap()
+    };
+    assert_eq!(transaction(210), b"-ERR the reply would be longer than 2097152 bytes\r\n");
+    assert_eq!(rack.value(b"k"), None);
+    assert!(transaction(2).starts_with(b"*3\r\n+OK\r\n$10000\r\n"));
+    assert_eq!(rack.value(b"k").as_deref(), Some(&b"v"[..]));
+}
