@@ -92,6 +92,9 @@ impl Worker {
                 if !connection.is_idle() || !self.has_room(connection) {
                     break Turn::Stalled;
                 }
+                if self.running.programs.took_long() {
+                    break Turn::Long;
+                }
                 match programs::replay(&mut self.running, &mut self.link, &self.shared, id) {
                     Flow::Done => continue,
                     Flow::Wait => break Turn::Stalled,

@@ -4,6 +4,7 @@ use crate::fake::redis::Redis;
 use crate::fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::time::{Duration, Instant};
 use switchback_core::client::ClientConfig;
 use switchback_gateway::{Gateway, GatewayConfig, Transactions};
 
@@ -431,4 +432,30 @@ fn what_the_gateway_answers_in_a_transaction_is_limited() {
     assert_eq!(rack.value(b"k"), None);
     assert!(transaction(2).starts_with(b"*3\r\n+OK\r\n$10000\r\n"));
     assert_eq!(rack.value(b"k").as_deref(), Some(&b"v"[..]));
+}
+
+/// Fails if other connections wait until all scripts of a transaction have taken their time.
+#[test]
+fn others_have_their_turn_between_the_scripts_of_a_transaction() {
+    const SCRIPTS: usize = 100;
+    let (_rack, gateway) = start(&Knobs::default(), Transactions::Batch);
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    assert_eq!(other.ask("PING"), "+PONG\r\n");
+    let script = Client::command(&[b"EVAL", b"while true do end", b"0"]);
+    let lines = [command("MULTI"), script.repeat(SCRIPTS), command("EXEC")];
+    client.send(&lines.concat());
+    (0..=SCRIPTS).for_each(|_| assert_eq!(client.reply()[0], b'+'));
+    let thread = std::thread::spawn(move || {
+        let begin = Instant::now();
+        assert!(client.reply().starts_with(b"*100\r\n-ERR the transaction or script ran"));
+        begin.elapsed()
+    });
+    let mut longest = Duration::ZERO;
+    while !thread.is_finished() {
+        let begin = Instant::now();
+        assert_eq!(other.ask("PING"), "+PONG\r\n");
+        longest = longest.max(begin.elapsed());
+    }
+    let all = thread.join().unwrap();
+    assert!(longest < all / 2, "one of others waited for {longest:?} of {all:?}");
 }
