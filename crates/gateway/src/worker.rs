@@ -265,8 +265,9 @@ impl Worker {
             connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
         let is_stalled =
             connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
-        let at_end =
-            connection.closing || (connection.ended && !connection.stalled && !connection.readable);
+        // What is to be gone on with may have commands that were read and not yet executed.
+        let goes_on = connection.stalled || connection.in_resume || connection.readable;
+        let at_end = connection.closing || (connection.ended && !goes_on);
         let is_done = at_end && connection.is_idle() && connection.is_sent();
         replies.statistics().bytes_out.add(sent as u64);
         if is_over {

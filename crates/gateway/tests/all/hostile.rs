@@ -280,6 +280,28 @@ fn a_peer_that_stops_sending_still_gets_its_replies() {
     assert_eq!(replies, "+OK\r\n+OK\r\n$1\r\na\r\n$1\r\nb\r\n");
 }
 
+/// Fails if a connection is closed that has sent all, of which not all is executed: when more
+/// commands were waiting than may be under way, its end is read before the scripts behind them.
+#[test]
+fn a_peer_that_stops_sending_has_its_slow_commands_executed() {
+    let gateway = FakeRack::default().start(config());
+    let mut stream = Client::command(&[b"GET", b"k"]).repeat(200);
+    stream.extend(Client::command(&[b"EVAL", b"while true do end", b"0"]).repeat(5));
+    stream.extend(Client::command(&[b"PING"]));
+    for _ in 0..10 {
+        // While this runs, all of the other's bytes and its end arrive.
+        let (mut busy, mut client) = (Client::connect(&gateway), Client::connect(&gateway));
+        busy.send(&Client::command(&[b"EVAL", b"while true do end", b"0"]).repeat(3));
+        client.send(&stream);
+        client.0.shutdown(Shutdown::Write).unwrap();
+        let mut replies = String::new();
+        client.0.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies.matches("$-1\r\n").count(), 200);
+        assert_eq!(replies.matches("-ERR the transaction or script ran").count(), 5);
+        assert!(replies.ends_with("+PONG\r\n"), "{replies}");
+    }
+}
+
 #[test]
 fn connections_that_vanish_leave_nothing_behind() {
     let rack = FakeRack::default();
