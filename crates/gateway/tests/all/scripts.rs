@@ -386,3 +386,13 @@ fn the_words_of_a_command_are_limited_together() {
     let others = call(b"2");
     assert!(others.starts_with(b"-ERR Script attempted to access a non local key"));
 }
+
+/// Fails if what is no number passes for a place in the data.
+#[test]
+fn struct_unpack_refuses_an_offset_that_is_no_number() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    let text = eval(&mut client, "return struct.unpack('b', 'x', 0/0)", &[]);
+    assert!(text.contains("bad argument #3") && text.contains("offset must be 1"), "{text}");
+    assert_eq!(eval(&mut client, "return struct.unpack('b', 'x', 1)", &[]), ":120\\r\\n");
+}
