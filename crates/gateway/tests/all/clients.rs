@@ -28,6 +28,21 @@ fn replies_that_a_client_does_not_want_are_not_sent() {
     }
 }
 
+/// Fails if a connection that is reset stays without replies, or passes for one of RESP3.
+#[test]
+fn reset_ends_what_replies_were_chosen() {
+    let gateway = start();
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("HELLO 3")[..1], *"%");
+    assert!(client.ask("CLIENT INFO").contains(" resp=3 "));
+    client.send(b"CLIENT REPLY OFF\r\nECHO unheard\r\nRESET\r\nECHO heard\r\n");
+    assert_eq!(client.reply(), b"+RESET\r\n");
+    assert_eq!(client.reply(), b"$5\r\nheard\r\n");
+    assert!(client.ask("CLIENT INFO").contains(" resp=2 "));
+    client.send(b"CLIENT REPLY SKIP\r\nRESET\r\nECHO heard\r\n");
+    assert_eq!(client.reply(), b"$5\r\nheard\r\n");
+}
+
 #[test]
 fn connections_are_killed_by_number_and_address() {
     let gateway = start();
