@@ -130,6 +130,8 @@ pub(crate) struct Batch {
     pub(crate) cached: bool,
     pub(crate) any_cached: bool,
     pub(crate) failure: Option<Failure>,
+    /// One of its writes has succeeded.
+    has_written: bool,
     held_bytes: usize,
     bytes: Vec<u8>,
     ranges: Vec<Range>,
@@ -177,6 +179,7 @@ impl Batch {
         self.cached = true;
         self.any_cached = false;
         self.failure = None;
+        self.has_written = false;
         self.sum = 0;
         self.held_bytes = 0;
         self.position = 0;
@@ -318,7 +321,33 @@ impl Batch {
                 Err(failure) => self.fail(failure),
             }
         }
+        self.admit_writes();
         Next::Finished
+    }
+
+    /// What is told of a failure must not deny what was written. (That the spool can't be written
+    /// denies nothing.)
+    fn admit_writes(&mut self) {
+        if let Some(failure) = &self.failure
+            && self.has_written
+            && !failure.is_unknown_outcome()
+            && !matches!(failure, Failure::Text(_))
+        {
+            self.failure = Some(failure.partly());
+        }
+    }
+
+    /// Whether the answer to a part tells of a write.
+    fn tells_of_write(&self, answer: &Answer<'_>) -> bool {
+        match (self.kind, self.stage) {
+            (Kind::Set | Kind::Flush, _) | (Kind::Script, Stage::Write) => {
+                !matches!(answer, Answer::Failed(_) | Answer::Changed)
+            }
+            (Kind::Delete, _) | (_, Stage::Write | Stage::Remove) => {
+                matches!(answer, Answer::Ok | Answer::Integer(1))
+            }
+            (_, Stage::Read) => false,
+        }
     }
 
     /// Begins the next stage, if there is one.
@@ -476,6 +505,7 @@ impl Batch {
     /// A part is done.
     pub(crate) fn done(&mut self, part: u32, answer: &Answer<'_>, result_bytes_max: usize) {
         self.running -= 1;
+        self.has_written |= self.tells_of_write(answer);
         match (answer, self.kind) {
             (Answer::Failed(failure), _) => self.fail(failure.clone()),
             (Answer::Bulk(value), kind) if kind.reads_values() => {
@@ -634,5 +664,64 @@ impl Batch {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of these words, whose parts end like this; they are started before any ends.
+    fn failure(kind: Kind, words: [&[u8]; 5], answers: &[Answer<'_>]) -> Option<Failure> {
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        for word in words {
+            let from = bytes.len();
+            bytes.extend_from_slice(word);
+            ranges.push(Range::new(from, bytes.len()));
+        }
+        let mut batch = Batch::default();
+        batch.begin(kind, ConnectionId::default(), 0, Verb::MSet);
+        batch.fill(Args::new(&bytes, &ranges));
+        let mut started = 0;
+        let mut answers = answers.iter();
+        loop {
+            match batch.next(true) {
+                Next::Part(part) => started = part + 1,
+                Next::Finished => return batch.failure,
+                _ => (0..std::mem::take(&mut started)).for_each(|part| {
+                    batch.done(part, answers.next().unwrap(), usize::MAX);
+                }),
+            }
+        }
+    }
+
+    /// Fails if a command that has written something says that it hasn't, in whatever order its
+    /// parts end.
+    #[test]
+    fn a_failure_after_a_write_does_not_deny_it() {
+        let busy = Answer::Failed(Failure::Busy(7));
+        let [one, none] = [Answer::Integer(1), Answer::Integer(0)];
+        let partly = Some(Failure::Busy(7).partly());
+        let words: [&[u8]; 5] = [b"mset", b"a", b"1", b"b", b"2"];
+        let both = |kind, first: &Answer<'_>, second: &Answer<'_>| {
+            let ends = [[first, second], [second, first]];
+            let failures = ends.map(|[a, b]| failure(kind, words, &[a.clone(), b.clone()]));
+            assert_eq!(failures[0], failures[1]);
+            failures[0].clone()
+        };
+        assert_eq!(both(Kind::Set, &Answer::Ok, &busy), partly);
+        assert_eq!(both(Kind::Set, &busy, &busy), Some(Failure::Busy(7)));
+        let unknown = Answer::Failed(Failure::Indeterminate(7));
+        assert_eq!(both(Kind::Set, &Answer::Ok, &unknown), Some(Failure::Indeterminate(7)));
+        let delete =
+            |answers: [&Answer<'_>; 4]| failure(Kind::Delete, words, &answers.map(Clone::clone));
+        assert_eq!(delete([&none, &none, &one, &busy]), partly);
+        assert_eq!(delete([&none, &none, &none, &busy]), Some(Failure::Busy(7)));
+        let missing = |last: &[Answer<'_>]| {
+            let read = [none.clone(), none.clone()];
+            failure(Kind::SetMissing, words, &[&read[..], last].concat())
+        };
+        assert_eq!(missing(&[Answer::Ok, busy.clone()]), partly);
+        assert_eq!(missing(&[busy.clone(), busy.clone()]), Some(Failure::Busy(7)));
     }
 }

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use switchback_core::client::ClientConfig;
-use switchback_gateway::{ErrorKind, GatewayConfig};
+use switchback_gateway::{ErrorKind, GatewayConfig, Transactions};
 
 fn quick() -> GatewayConfig {
     let session = ClientConfig { deadline_us: 300_000, ..ClientConfig::default() };
@@ -468,4 +468,25 @@ fn commands_that_name_one_thing_many_times_are_answered_within_the_limit() {
         assert_eq!(client.ask(&asked(20_000)), refused, "{command}");
         assert!(client.ask(&asked(2)).matches(word).count() >= 2, "{command}");
     }
+}
+
+/// Fails if RENAME denies that it has written the new key, when it can't remove the old one.
+#[test]
+fn a_command_that_ends_half_way_does_not_deny_what_it_wrote() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { transactions: Transactions::Batch, ..quick() });
+    let mut client = Client::connect(&gateway);
+    let partly = "-INDETERMINATE some writes of this command have happened, others may or may not: \
+                  no answer from the rack within 300 ms\r\n";
+    let nothing = "-TIMEOUT no answer from the rack within 300 ms; nothing was changed\r\n";
+    // It is answered so many of its packets.
+    for (packets, wanted) in [(0, nothing), (2, partly)] {
+        rack.set(|knobs| knobs.silent_after = None);
+        assert_eq!(client.ask("SET a v"), "+OK\r\n");
+        client.ask("DEL b");
+        let last = rack.packets() + packets;
+        rack.set(|knobs| knobs.silent_after = Some(last));
+        assert_eq!(client.ask("RENAME a b"), wanted);
+    }
+    assert_eq!([b"a", b"b"].map(|key| rack.value(key)), [Some(b"v".into()), Some(b"v".into())]);
 }
