@@ -308,7 +308,7 @@ impl Connection {
         &mut self,
         early: &mut Arena<Early>,
         pool: &mut Pool,
-        mut unspooled: impl FnMut(Unspooled, u32, u32),
+        mut unspooled: impl FnMut(Unspooled, usize, usize),
     ) {
         while let Some(&at) = self.slots.front()
             && at != UNKNOWN
@@ -320,7 +320,7 @@ impl Connection {
             let from = self.out.len();
             self.out.extend_from_slice(&reply.buffer);
             if let Some(of) = reply.unspooled.take() {
-                unspooled(of, from as u32, self.out.len() as u32);
+                unspooled(of, from, self.out.len());
             }
             pool.reuse_output(std::mem::take(&mut reply.buffer));
             early.give_back(at);

@@ -87,8 +87,8 @@ impl Connections {
 #[derive(Clone, Copy, Debug)]
 struct Journaled {
     connection: ConnectionId,
-    from: u32,
-    to: u32,
+    from: usize,
+    to: usize,
     of: Unspooled,
 }
 
@@ -218,15 +218,15 @@ impl Replies {
         if connection.out.capacity() == 0 {
             connection.out = self.pool.output();
         }
-        let from = connection.out.len() as u32;
+        let from = connection.out.len();
         if is_wanted {
             write(&mut connection.out, connection.resp3);
         }
-        connection.replied(connection.out.len() - from as usize);
+        connection.replied(connection.out.len() - from);
         connection.first += 1;
         let journal = &mut self.journal;
         if let Some(of) = unspooled {
-            journal.push(Journaled { connection: id, from, to: connection.out.len() as u32, of });
+            journal.push(Journaled { connection: id, from, to: connection.out.len(), of });
         }
         if connection.slots.pop_front().is_some() {
             let put = |of, from, to| journal.push(Journaled { connection: id, from, to, of });
@@ -332,9 +332,7 @@ impl Replies {
         journal.sort_by_key(|entry| (entry.connection.index, entry.from));
         for entry in journal.drain(..).rev().filter(|entry| is_unspooled(entry.of)) {
             if let Some(connection) = self.connections.get_mut(entry.connection) {
-                connection
-                    .out
-                    .splice(entry.from as usize..entry.to as usize, reply.iter().copied());
+                connection.out.splice(entry.from..entry.to, reply.iter().copied());
                 count += 1;
             }
         }

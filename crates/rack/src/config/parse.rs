@@ -10,12 +10,14 @@ use switchback_core::control::DOMAIN_BYTES_MAX;
 use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
-use switchback_gateway::{Cluster, TlsFiles, Transactions};
+use switchback_gateway::{Cluster, REPLY_BYTES_MAX, TlsFiles, Transactions};
 use switchback_wire::{LAYERS_MAX, Scheme};
 use toml::de::DeTable;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const MB_MAX: u32 = 1 << 20;
+/// Of replies, in which places have 32 bits.
+const UNREAD_MB_MAX: u32 = (REPLY_BYTES_MAX >> 20) as u32;
 /// A header has 16 bits for the partition.
 const PARTITIONS_MAX: u32 = 1 << 16;
 /// Of all switches and of the sketch: what one process can hold in memory.
@@ -322,7 +324,7 @@ fn gateway(
         transactions: section.choice(reader, "transactions", Transactions::Refuse),
         cluster: section.choice(reader, "cluster", Cluster::Off),
         wait_ms: section.integer(reader, "wait_ms", 1..=DAY_MS, 5000),
-        unread_max_mb: section.small(reader, "unread_max_mb", 2..=MB_MAX, 256),
+        unread_max_mb: section.small(reader, "unread_max_mb", 2..=UNREAD_MB_MAX, 256),
         buffers_max_mb: section.small(reader, "buffers_max_mb", 2..=MB_MAX, 512),
     };
     section.finish(reader);

@@ -217,6 +217,15 @@ fn the_command_line_is_checked_too() {
     assert!(wrong(said).contains("(an empty password is none)"));
 }
 
+/// Fails if a reply may be longer than places in it can say.
+#[test]
+fn replies_have_at_most_4095_mib() {
+    let mb = |mb: u32| parse(&format!("[gateway]\nunread_max_mb = {mb}\nbuffers_max_mb = 8192"));
+    assert_eq!(mb(4095).unwrap().gateway.unread_max_mb, 4095);
+    let error = mb(4096).unwrap_err().to_string();
+    assert!(error.contains("out of range; it is an integer from 2 to 4095"), "{error}");
+}
+
 /// Fails if an empty password passes for one: the gateway would be served to other machines, and
 /// ask for a password that no client thinks of.
 #[test]
