@@ -414,6 +414,7 @@ impl Worker {
         statistics.preserved_bytes.set(session.preserved().bytes() as u64);
         if let Some(spool) = &mut self.spool {
             spool.release(session.durable_generation(), session.preserved().is_empty());
+            spool.check_syncs();
             statistics.spool_size.set(spool.bytes());
         }
         self.let_senders_go_on();
