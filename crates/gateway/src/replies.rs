@@ -3,7 +3,7 @@
 
 use crate::arena::Arena;
 use crate::command::Verb;
-use crate::connection::{Connection, ConnectionId, Early, Pool, UNKNOWN, Unspooled};
+use crate::connection::{Connection, ConnectionId, Early, EarlySizes, Pool, UNKNOWN, Unspooled};
 use crate::failure::ErrorKind;
 use crate::operation::Answer;
 use crate::resp::write;
@@ -203,11 +203,11 @@ impl Replies {
             let Some(slot) = connection.slots.get_mut(at) else { return };
             *slot = self.early.take();
             let early = &mut self.early[*slot];
-            early.buffer = self.pool.output();
             if is_wanted {
+                early.buffer = self.pool.output();
                 write(&mut early.buffer, connection.resp3);
             }
-            connection.slot_bytes += early.buffer.len();
+            connection.early.add(EarlySizes::of(&early.buffer));
             connection.replied(early.buffer.len());
             early.unspooled = unspooled;
             if unspooled.is_some() {
@@ -320,9 +320,12 @@ impl Replies {
         while let Some((id, number)) = self.unspooled_slots.pop() {
             let Some(early) = self.early(id, number) else { continue };
             if early.unspooled.take().is_some_and(is_unspooled) {
-                let before = std::mem::replace(&mut early.buffer, reply.clone()).len();
+                let before = EarlySizes::of(&early.buffer);
+                early.buffer = reply.clone();
+                let after = EarlySizes::of(&early.buffer);
                 if let Some(connection) = self.connections.get_mut(id) {
-                    connection.slot_bytes = connection.slot_bytes + reply.len() - before;
+                    connection.early.remove(before);
+                    connection.early.add(after);
                 }
                 count += 1;
             }
@@ -340,6 +343,11 @@ impl Replies {
         for _ in 0..count {
             self.statistics().count_error(ErrorKind::Spool);
         }
+    }
+
+    /// Gives up the room of early replies if there are none.
+    pub(crate) fn rest(&mut self) {
+        self.early.rest();
     }
 
     /// Whether a reply waits for the spool.

@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 
 /// Bytes of unfinished commands' arguments beyond which a connection's next command waits.
 const HELD_BYTES_MAX: usize = 1 << 20;
+/// Replies that wait for one before them beyond which a connection's next command waits.
+const EARLY_MAX: usize = 4096;
 /// Bytes that one connection may bring in one turn, however fast it sends.
 const TURN_BYTES_MAX: usize = 256 << 10;
 
@@ -63,6 +65,7 @@ impl Worker {
         connection.parked == 0
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
+            && connection.slots.len() < self.shared.config.pipeline_max + EARLY_MAX
             && connection.held_bytes <= HELD_BYTES_MAX
             && self.has_room(connection)
             && self.stop_at.is_none()

@@ -262,7 +262,7 @@ impl Worker {
             connection.sent = 0;
         }
         let is_over =
-            connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
+            connection.unsent() + connection.early.bytes > self.shared.config.output_bytes_hard;
         let is_stalled =
             connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
         // What is to be gone on with may have commands that were read and not yet executed.
@@ -420,6 +420,7 @@ impl Worker {
         self.let_senders_go_on();
         self.let_paused_go_on();
         self.close_idle();
+        self.running.outbox.replies.rest();
         self.relieve_memory();
     }
 

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use switchback_core::client::ClientConfig;
-use switchback_gateway::{ErrorKind, GatewayConfig, Transactions};
+use switchback_gateway::{Answerer, ErrorKind, GatewayConfig, Transactions};
 
 fn quick() -> GatewayConfig {
     let session = ClientConfig { deadline_us: 300_000, ..ClientConfig::default() };
@@ -489,4 +489,31 @@ fn a_command_that_ends_half_way_does_not_deny_what_it_wrote() {
         assert_eq!(client.ask("RENAME a b"), wanted);
     }
     assert_eq!([b"a", b"b"].map(|key| rack.value(key)), [Some(b"v".into()), Some(b"v".into())]);
+}
+
+/// Fails if replies that wait for one before them are as many as a client sends commands; none of
+/// these has any bytes.
+#[test]
+fn replies_out_of_turn_are_limited_though_they_are_not_wanted() {
+    const PINGS: u64 = 20_000;
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("GET k"), "$-1\r\n");
+    rack.set(|knobs| knobs.silent = true);
+    let pings = Client::command(&[b"PING"]).repeat(PINGS as usize);
+    client.send(&[&b"CLIENT REPLY OFF\r\nGET k\r\n"[..], &pings].concat());
+    let executed = || gateway.statistics().commands(Answerer::Gateway);
+    let begin = Instant::now();
+    while executed() < 1000 {
+        assert!(begin.elapsed() < PATIENCE, "nothing is executed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(executed() < 10_000, "{} of them are executed", executed());
+    rack.set(|knobs| knobs.silent = false);
+    while executed() < PINGS {
+        assert!(begin.elapsed() < PATIENCE, "{} of them are executed", executed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
