@@ -17,6 +17,8 @@ use switchback_wire::{Seq, scan_entries};
 const WINDOW: usize = 64;
 /// Scan requests that one SCAN makes at most.
 const SCANS_MAX: u32 = 32;
+/// Bytes of the values of a script's keys together.
+const FOUND_BYTES_MAX: usize = 64 << 20;
 /// Keys that one KEYS answers at most.
 const KEYS_MAX: usize = 10_000;
 
@@ -141,6 +143,8 @@ pub(crate) struct Batch {
     sum: i64,
     results: Vec<u8>,
     result_ranges: Vec<Option<Range>>,
+    /// Bytes of results that its connection is blamed for so far.
+    charged_bytes: usize,
     position: u64,
     scans: u32,
     scan_ended: bool,
@@ -164,6 +168,8 @@ struct Script {
     found: Vec<FoundVersion>,
     /// What is to be written, and to which key.
     effects: Vec<(usize, Effect, Vec<u8>)>,
+    /// Bytes of what was found and of what is to be written.
+    bytes: usize,
     attempts: u32,
     has_run: bool,
 }
@@ -182,6 +188,7 @@ impl Batch {
         self.has_written = false;
         self.sum = 0;
         self.held_bytes = 0;
+        self.charged_bytes = 0;
         self.position = 0;
         self.scans = 0;
         self.scan_ended = !kind.scans();
@@ -231,8 +238,9 @@ impl Batch {
             }
         }
         let found = vec![(None, Seq::NONE); self.ranges.len()];
-        let (effects, attempts, has_run) = (Vec::new(), 0, false);
-        self.script = Some(Box::new(Script { program, found, effects, attempts, has_run }));
+        let (effects, bytes, attempts, has_run) = (Vec::new(), 0, 0, false);
+        let script = Script { program, found, effects, bytes, attempts, has_run };
+        self.script = Some(Box::new(script));
     }
 
     pub(crate) fn fill_scan(&mut self, options: ScanOptions) {
@@ -258,6 +266,7 @@ impl Batch {
         if self.bytes.capacity()
             + self.results.capacity()
             + self.ranges.capacity() * size_of::<Range>()
+            + self.result_ranges.capacity() * size_of::<Option<Range>>()
             > 64 << 10
         {
             *self = Batch::default();
@@ -279,6 +288,22 @@ impl Batch {
     /// Bytes of its command.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes of what it has read and made.
+    fn result_bytes(&self) -> usize {
+        self.results.len() + self.script.as_ref().map_or(0, |script| script.bytes)
+    }
+
+    /// Bytes of results that its connection was blamed for, and those that it is to be from now on.
+    pub(crate) fn charge(&mut self) -> (usize, usize) {
+        let bytes = self.result_bytes();
+        (std::mem::replace(&mut self.charged_bytes, bytes), bytes)
+    }
+
+    /// Bytes of results that its connection is blamed for.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.charged_bytes
     }
 
     /// Whether all parts have been started, so that later commands can see what keys they touch.
@@ -386,6 +411,7 @@ impl Batch {
                 let effects = effects.into_iter().enumerate();
                 let changed = effects.filter(|(_, (effect, _))| *effect != Effect::Nothing);
                 script.effects = changed.map(|(at, (effect, value))| (at, effect, value)).collect();
+                script.bytes += script.effects.iter().map(|(.., value)| value.len()).sum::<usize>();
             }
             Err(failure) => self.fail(failure),
         }
@@ -400,6 +426,9 @@ impl Batch {
         match part {
             0 if attempts < ATTEMPTS_MAX => {
                 (self.stage, self.next, script.has_run) = (Stage::Read, 0, false);
+                script.found.fill((None, Seq::NONE));
+                script.effects.clear();
+                script.bytes = 0;
             }
             0 => self.fail(Failure::Overtaken(attempts)),
             _ => {
@@ -517,10 +546,13 @@ impl Batch {
                 self.result_ranges[part as usize] = Some(Range::new(from, self.results.len()));
             }
             (Answer::Record { found, seq }, Kind::Script) => {
-                let found = found.map(|(value, expiry_ms)| (value.to_vec(), expiry_ms));
-                if let Some(script) = &mut self.script {
-                    script.found[part as usize] = (found, *seq);
+                let Some(script) = &mut self.script else { return };
+                script.bytes += found.map_or(0, |(value, _)| value.len());
+                if script.bytes > FOUND_BYTES_MAX {
+                    return self.fail(Failure::FoundLength(FOUND_BYTES_MAX));
                 }
+                let found = found.map(|(value, expiry_ms)| (value.to_vec(), expiry_ms));
+                script.found[part as usize] = (found, *seq);
             }
             (Answer::Record { found: Some((value, expiry_ms)), .. }, _) => {
                 self.results.extend_from_slice(value);
@@ -693,6 +725,26 @@ mod tests {
                 }),
             }
         }
+    }
+
+    /// Fails if each value that a script reads is limited, but not all of them.
+    #[test]
+    fn the_values_of_a_scripts_keys_are_limited_together() {
+        let value = vec![b'v'; 1 << 20];
+        let keys: Vec<String> = (0..65).map(|number| format!("k{number}")).collect();
+        let mut batch = Batch::default();
+        batch.begin(Kind::Script, ConnectionId::default(), 0, Verb::Eval);
+        let program = Program::transaction(crate::programs::Transaction::default(), None, false);
+        batch.fill_script(program, keys.iter().map(|key| key.as_bytes()));
+        for read in 0..65 {
+            assert!(matches!(batch.next(true), Next::Part(_)), "{read}");
+            let found = Some((&value[..], 0));
+            batch.done(read, &Answer::Record { found, seq: Seq(1) }, usize::MAX);
+            let (before, after) = batch.charge();
+            assert_eq!((before >> 20, after >> 20), (read as usize, read as usize + 1));
+        }
+        assert_eq!(batch.next(true), Next::Finished);
+        assert_eq!(batch.failure, Some(Failure::FoundLength(FOUND_BYTES_MAX)));
     }
 
     /// Fails if a command that has written something says that it hasn't, in whatever order its

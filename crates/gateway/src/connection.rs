@@ -178,6 +178,8 @@ pub(crate) struct Connection {
     /// Operations and batches under way, and the bytes that they hold.
     pub(crate) unfinished: usize,
     pub(crate) held_bytes: usize,
+    /// Bytes that batches under way have read for it.
+    pub(crate) result_bytes: usize,
     /// How many of them the session refused for now.
     pub(crate) parked: usize,
     /// A batch is under way that hasn't started all its parts, or whose arguments don't name its
@@ -240,6 +242,7 @@ impl Connection {
             early: EarlySizes::default(),
             unfinished: 0,
             held_bytes: 0,
+            result_bytes: 0,
             parked: 0,
             barrier: false,
             multi: None,
@@ -284,6 +287,7 @@ impl Connection {
             + self.early.memory
             + self.slots.capacity() * size_of::<u32>()
             + self.held_bytes
+            + self.result_bytes
             + self.parser.memory()
             + [&self.multi, &self.replayed]
                 .into_iter()

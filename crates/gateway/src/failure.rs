@@ -76,6 +76,8 @@ pub(crate) enum Failure {
         "INDETERMINATE others wrote key {0} of this script meanwhile: its writes to the keys before that have happened, those to the others have not"
     )]
     Torn(usize),
+    #[error("ERR the values of a script's keys have more than {0} bytes together")]
+    FoundLength(usize),
     #[error("INDETERMINATE some writes of this command have happened, others may or may not: {0}")]
     Partly(String),
     #[error("ERR the script used more than {0} MiB of memory; nothing was changed")]
@@ -183,6 +185,7 @@ impl Failure {
             Failure::Backpressure(_) => ErrorKind::Backpressure,
             Failure::ValueLength
             | Failure::CommandLength(_)
+            | Failure::FoundLength(_)
             | Failure::KeyLength
             | Failure::TooManyKeys(_)
             | Failure::TooSlow(_)

@@ -517,3 +517,19 @@ fn replies_out_of_turn_are_limited_though_they_are_not_wanted() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Fails if what a command of many keys has read counts only once the last key is read.
+#[test]
+fn what_a_command_has_read_so_far_counts_as_its_connections_memory() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { client_bytes_max: 8 << 20, ..config() });
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    client.call(&[b"SET", b"k", &vec![b'v'; 1 << 20]]);
+    rack.set(|knobs| knobs.silent_key = Some(b"never".to_vec()));
+    let read = "MGET k k k never";
+    other.send(format!("{read}\r\n").as_bytes());
+    assert_eq!(client.ask(&format!("{read}{}", " k".repeat(20))), "", "it is closed");
+    assert_eq!(gateway.statistics().sum(|worker| worker.errors(ErrorKind::Memory)), 1);
+    rack.set(|knobs| knobs.silent_key = None);
+    assert!(other.reply().starts_with(b"*4\r\n$1048576\r\n"));
+}

@@ -110,7 +110,7 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(shared: &Shared, worker: usize) -> Host {
         Host {
-            copies: Copies::default(),
+            copies: Copies::new(shared.config.output_bytes_hard),
             budget: Budget::default(),
             failure: None,
             reply_bytes_max: shared.config.output_bytes_hard,

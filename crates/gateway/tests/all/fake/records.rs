@@ -23,6 +23,8 @@ pub struct Knobs {
     pub silent: bool,
     /// No write is.
     pub silent_writes: bool,
+    /// No packet of this key is answered.
+    pub silent_key: Option<Vec<u8>>,
     /// No packet is after so many from the rack's beginning.
     pub silent_after: Option<u64>,
     /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
@@ -52,6 +54,7 @@ impl Default for Knobs {
             silent: false,
             silent_writes: false,
             silent_after: None,
+            silent_key: None,
             null: false,
             broken: false,
             no_session: false,
