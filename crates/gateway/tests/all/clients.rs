@@ -89,6 +89,16 @@ fn paused_commands_wait_on_all_connections() {
     assert_eq!(found, [b":1\r\n", b":2\r\n", b":3\r\n", b":4\r\n"]);
     clients.iter_mut().for_each(|client| assert_eq!(client.reply()[0], b'$'));
 
+    // A second pause ends and loosens no earlier one.
+    assert_eq!(other.ask("CLIENT PAUSE 600000 ALL"), "+OK\r\n");
+    assert_eq!(other.ask("CLIENT PAUSE 1 WRITE"), "+OK\r\n");
+    clients[0].send(b"GET a\r\n");
+    clients[0].0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    std::io::Read::read(&mut clients[0].0, &mut [0]).unwrap_err();
+    clients[0].0.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(clients[0].reply()[0], b'$');
+
     // All commands; it is over by itself.
     let began = Instant::now();
     assert_eq!(other.ask("CLIENT PAUSE 300"), "+OK\r\n");

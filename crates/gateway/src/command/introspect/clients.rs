@@ -74,7 +74,7 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
         ("kill", 3..) => kill(running, shared, id, args),
         ("pause", 3 | 4) => pause(running, shared, id, args),
         ("unpause", 2) => {
-            shared.pause(Pause::default());
+            shared.unpause();
             ok(running, id, Verb::Client);
         }
         // No connection waits in a command, and nothing is tracked.
@@ -262,8 +262,9 @@ fn pause(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
     let text = match parse_i64(args.get(2)).map(u64::try_from) {
         Some(Ok(ms)) => {
             let time = Duration::from_millis(ms.min(PAUSE_MS_MAX));
-            let until_us = running.now.monotonic_us + time.as_micros() as u64;
-            shared.pause(Pause { until_us, writes_only });
+            let now_us = running.now.monotonic_us;
+            let until_us = now_us + time.as_micros() as u64;
+            shared.pause(Pause { until_us, writes_only }, now_us);
             return ok(running, id, Verb::Client);
         }
         Some(Err(_)) => "ERR timeout is negative",
