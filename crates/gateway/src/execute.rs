@@ -15,6 +15,7 @@ use crate::running::{Link, Running};
 use crate::shared::Shared;
 use crate::statistics::Answerer;
 use crate::strings::{self, Update, View};
+use crate::worker::is_due;
 use std::fmt::Write;
 
 /// Whether a command was dealt with.
@@ -252,7 +253,9 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {
         running.outbox.replies.statistics().count_error(ErrorKind::Command);
         if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
-            tracing::info!(peer = %connection.peer, "a connection that speaks HTTP is closed");
+            if is_due(&mut running.http_logged) {
+                tracing::info!(peer = %connection.peer, "a connection that speaks HTTP is closed");
+            }
             connection.closing = true;
         }
         return;

@@ -21,6 +21,7 @@ use crate::statistics::Answerer;
 use queued::{BATCH, Queued};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 use switchback_core::Now;
 use switchback_core::client::{Completion, Outcome, Session, SubmitError};
 use switchback_heat::{Access, Recorder};
@@ -104,6 +105,8 @@ pub(crate) struct Running {
     recorder: Recorder,
     slow_log: Arc<SlowLog>,
     latency: Arc<Latency>,
+    /// When the log was told of a connection that speaks HTTP.
+    pub(crate) http_logged: Option<Instant>,
     /// A command waits for CLIENT PAUSE.
     pub(crate) is_paused: bool,
 }
@@ -139,6 +142,7 @@ impl Running {
             recorder,
             slow_log: Arc::clone(&shared.slow_log),
             latency: Arc::clone(&shared.latency),
+            http_logged: None,
             is_paused: false,
         }
     }

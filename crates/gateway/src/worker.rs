@@ -24,8 +24,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed for their memory, or not accepted, so
-/// that hostile clients can't fill the disk with lines.
+/// How often the log tells of connections that were closed, for their memory or for speaking HTTP, or
+/// not accepted, so that hostile clients can't fill the disk with lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How long a client may take none of its replies before its further commands are executed all the
 /// same.
@@ -350,7 +350,9 @@ impl Worker {
         let socket = match tls {
             Ok(tls) => Socket::new(stream, tls),
             Err(error) => {
-                tracing::warn!(%error, "can't begin with a connection");
+                if is_due(&mut self.refused_logged) {
+                    tracing::warn!(%error, "can't begin with a connection");
+                }
                 self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
                 return;
             }
@@ -569,7 +571,7 @@ impl Worker {
 }
 
 /// Whether the log may be told again of what it was last told of then; it counts as told.
-fn is_due(logged: &mut Option<Instant>) -> bool {
+pub(crate) fn is_due(logged: &mut Option<Instant>) -> bool {
     let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
     if is_due {
         *logged = Some(Instant::now());
