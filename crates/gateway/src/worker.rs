@@ -125,13 +125,14 @@ impl Worker {
         self.take_packets();
         if self.running.now.is_due(self.link.session.poll_timeout()) {
             self.link.session.handle_timeout(self.running.now);
+            self.running.may_retry();
             self.running.pump(&mut self.link);
         }
         while let Some(completion) = self.link.session.poll_completion() {
             self.running.complete(completion);
         }
         self.running.drive(&mut self.link);
-        if self.running.has_parked() {
+        if self.running.has_to_retry() {
             self.running.retry_parked(&mut self.link);
         }
         let mut resume = std::mem::take(&mut self.running.outbox.replies.resume);
@@ -166,6 +167,7 @@ impl Worker {
             // Not the time before it was taken: the process may have been paused between.
             self.running.now = self.shared.now();
             self.link.session.handle_message(self.running.now, notice);
+            self.running.may_retry();
         }
         self.running.pump(&mut self.link);
     }
@@ -419,6 +421,7 @@ impl Worker {
             spool.check_syncs();
             statistics.spool_size.set(spool.bytes());
         }
+        self.running.may_retry();
         self.let_senders_go_on();
         self.let_paused_go_on();
         self.close_idle();

@@ -533,3 +533,20 @@ fn what_a_command_has_read_so_far_counts_as_its_connections_memory() {
     rack.set(|knobs| knobs.silent_key = None);
     assert!(other.reply().starts_with(b"*4\r\n$1048576\r\n"));
 }
+
+/// Fails if a write is begun that waited for a session, though its client is gone by then.
+#[test]
+fn a_write_that_waits_goes_with_its_client() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.no_session = true);
+    let gateway = rack.start(GatewayConfig { wait_max: PATIENCE, ..config() });
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    let number = client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    client.send(b"SET k v\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(other.ask(&format!("CLIENT KILL ID {number}")), ":1\r\n");
+    assert_eq!(client.reply(), b"", "its end");
+    rack.set(|knobs| knobs.no_session = false);
+    assert_eq!(other.ask("SET other v"), "+OK\r\n");
+    assert_eq!((rack.value(b"k"), rack.writes()), (None, 1));
+}
