@@ -727,15 +727,45 @@ mod tests {
         }
     }
 
+    fn script(keys: &[String]) -> Batch {
+        let mut batch = Batch::default();
+        batch.begin(Kind::Script, ConnectionId::default(), 0, Verb::Eval);
+        let program = Program::transaction(crate::programs::Transaction::default(), None, false);
+        batch.fill_script(program, keys.iter().map(|key| key.as_bytes()));
+        batch
+    }
+
+    /// Fails if a script denies its first key's write, when the second one finds no lane.
+    #[test]
+    fn a_script_that_has_written_a_key_does_not_deny_it() {
+        for (first, is_partly) in [(Answer::Ok, true), (Answer::Failed(Failure::Busy(7)), false)] {
+            let mut batch = script(&["a".to_owned(), "b".to_owned()]);
+            for part in 0..2 {
+                assert_eq!(batch.next(true), Next::Part(part));
+                batch.done(part, &Answer::Record { found: None, seq: Seq(1) }, usize::MAX);
+            }
+            assert_eq!(batch.next(true), Next::Run);
+            let ran = batch.script.as_mut().unwrap();
+            let write = |at| (at, Effect::Write { expiry_ms: 0 }, b"v".to_vec());
+            (ran.has_run, ran.effects) = (true, vec![write(0), write(1)]);
+            assert_eq!(batch.next(true), Next::Part(0));
+            batch.done(0, &first, usize::MAX);
+            if is_partly {
+                assert_eq!(batch.next(true), Next::Part(1));
+                batch.done(1, &Answer::Failed(Failure::Busy(7)), usize::MAX);
+            }
+            assert_eq!(batch.next(true), Next::Finished);
+            let busy = Failure::Busy(7);
+            assert_eq!(batch.failure, Some(if is_partly { busy.partly() } else { busy }));
+        }
+    }
+
     /// Fails if each value that a script reads is limited, but not all of them.
     #[test]
     fn the_values_of_a_scripts_keys_are_limited_together() {
         let value = vec![b'v'; 1 << 20];
         let keys: Vec<String> = (0..65).map(|number| format!("k{number}")).collect();
-        let mut batch = Batch::default();
-        batch.begin(Kind::Script, ConnectionId::default(), 0, Verb::Eval);
-        let program = Program::transaction(crate::programs::Transaction::default(), None, false);
-        batch.fill_script(program, keys.iter().map(|key| key.as_bytes()));
+        let mut batch = script(&keys);
         for read in 0..65 {
             assert!(matches!(batch.next(true), Next::Part(_)), "{read}");
             let found = Some((&value[..], 0));
