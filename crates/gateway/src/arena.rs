@@ -3,6 +3,9 @@
 
 use std::ops::{Index, IndexMut};
 
+/// Entries that one which rests keeps.
+const KEPT_MAX: usize = 4096;
+
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     entries: Vec<T>,
@@ -28,6 +31,13 @@ impl<T: Default> Arena<T> {
     #[inline]
     pub(crate) fn give_back(&mut self, at: u32) {
         self.free.push(at);
+    }
+
+    /// Gives up its room if nothing is in use and there is much of it.
+    pub(crate) fn rest(&mut self) {
+        if self.in_use() == 0 && self.entries.len() > KEPT_MAX {
+            *self = Arena { entries: Vec::new(), free: Vec::new() };
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {

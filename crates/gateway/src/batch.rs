@@ -17,6 +17,8 @@ use switchback_wire::{Seq, scan_entries};
 const WINDOW: usize = 64;
 /// Scan requests that one SCAN makes at most.
 const SCANS_MAX: u32 = 32;
+/// Bytes of the values of a script's keys together.
+const FOUND_BYTES_MAX: usize = 64 << 20;
 /// Keys that one KEYS answers at most.
 const KEYS_MAX: usize = 10_000;
 
@@ -130,6 +132,8 @@ pub(crate) struct Batch {
     pub(crate) cached: bool,
     pub(crate) any_cached: bool,
     pub(crate) failure: Option<Failure>,
+    /// One of its writes has succeeded.
+    has_written: bool,
     held_bytes: usize,
     bytes: Vec<u8>,
     ranges: Vec<Range>,
@@ -139,6 +143,8 @@ pub(crate) struct Batch {
     sum: i64,
     results: Vec<u8>,
     result_ranges: Vec<Option<Range>>,
+    /// Bytes of results that its connection is blamed for so far.
+    charged_bytes: usize,
     position: u64,
     scans: u32,
     scan_ended: bool,
@@ -162,6 +168,8 @@ struct Script {
     found: Vec<FoundVersion>,
     /// What is to be written, and to which key.
     effects: Vec<(usize, Effect, Vec<u8>)>,
+    /// Bytes of what was found and of what is to be written.
+    bytes: usize,
     attempts: u32,
     has_run: bool,
 }
@@ -177,8 +185,10 @@ impl Batch {
         self.cached = true;
         self.any_cached = false;
         self.failure = None;
+        self.has_written = false;
         self.sum = 0;
         self.held_bytes = 0;
+        self.charged_bytes = 0;
         self.position = 0;
         self.scans = 0;
         self.scan_ended = !kind.scans();
@@ -228,8 +238,9 @@ impl Batch {
             }
         }
         let found = vec![(None, Seq::NONE); self.ranges.len()];
-        let (effects, attempts, has_run) = (Vec::new(), 0, false);
-        self.script = Some(Box::new(Script { program, found, effects, attempts, has_run }));
+        let (effects, bytes, attempts, has_run) = (Vec::new(), 0, 0, false);
+        let script = Script { program, found, effects, bytes, attempts, has_run };
+        self.script = Some(Box::new(script));
     }
 
     pub(crate) fn fill_scan(&mut self, options: ScanOptions) {
@@ -255,6 +266,7 @@ impl Batch {
         if self.bytes.capacity()
             + self.results.capacity()
             + self.ranges.capacity() * size_of::<Range>()
+            + self.result_ranges.capacity() * size_of::<Option<Range>>()
             > 64 << 10
         {
             *self = Batch::default();
@@ -276,6 +288,22 @@ impl Batch {
     /// Bytes of its command.
     pub(crate) fn held_bytes(&self) -> usize {
         self.held_bytes
+    }
+
+    /// Bytes of what it has read and made.
+    fn result_bytes(&self) -> usize {
+        self.results.len() + self.script.as_ref().map_or(0, |script| script.bytes)
+    }
+
+    /// Bytes of results that its connection was blamed for, and those that it is to be from now on.
+    pub(crate) fn charge(&mut self) -> (usize, usize) {
+        let bytes = self.result_bytes();
+        (std::mem::replace(&mut self.charged_bytes, bytes), bytes)
+    }
+
+    /// Bytes of results that its connection is blamed for.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        self.charged_bytes
     }
 
     /// Whether all parts have been started, so that later commands can see what keys they touch.
@@ -318,7 +346,33 @@ impl Batch {
                 Err(failure) => self.fail(failure),
             }
         }
+        self.admit_writes();
         Next::Finished
+    }
+
+    /// What is told of a failure must not deny what was written. (That the spool can't be written
+    /// denies nothing.)
+    fn admit_writes(&mut self) {
+        if let Some(failure) = &self.failure
+            && self.has_written
+            && !failure.is_unknown_outcome()
+            && !matches!(failure, Failure::Text(_))
+        {
+            self.failure = Some(failure.partly());
+        }
+    }
+
+    /// Whether the answer to a part tells of a write.
+    fn tells_of_write(&self, answer: &Answer<'_>) -> bool {
+        match (self.kind, self.stage) {
+            (Kind::Set | Kind::Flush, _) | (Kind::Script, Stage::Write) => {
+                !matches!(answer, Answer::Failed(_) | Answer::Changed)
+            }
+            (Kind::Delete, _) | (_, Stage::Write | Stage::Remove) => {
+                matches!(answer, Answer::Ok | Answer::Integer(1))
+            }
+            (_, Stage::Read) => false,
+        }
     }
 
     /// Begins the next stage, if there is one.
@@ -357,6 +411,7 @@ impl Batch {
                 let effects = effects.into_iter().enumerate();
                 let changed = effects.filter(|(_, (effect, _))| *effect != Effect::Nothing);
                 script.effects = changed.map(|(at, (effect, value))| (at, effect, value)).collect();
+                script.bytes += script.effects.iter().map(|(.., value)| value.len()).sum::<usize>();
             }
             Err(failure) => self.fail(failure),
         }
@@ -371,6 +426,9 @@ impl Batch {
         match part {
             0 if attempts < ATTEMPTS_MAX => {
                 (self.stage, self.next, script.has_run) = (Stage::Read, 0, false);
+                script.found.fill((None, Seq::NONE));
+                script.effects.clear();
+                script.bytes = 0;
             }
             0 => self.fail(Failure::Overtaken(attempts)),
             _ => {
@@ -476,6 +534,7 @@ impl Batch {
     /// A part is done.
     pub(crate) fn done(&mut self, part: u32, answer: &Answer<'_>, result_bytes_max: usize) {
         self.running -= 1;
+        self.has_written |= self.tells_of_write(answer);
         match (answer, self.kind) {
             (Answer::Failed(failure), _) => self.fail(failure.clone()),
             (Answer::Bulk(value), kind) if kind.reads_values() => {
@@ -487,10 +546,13 @@ impl Batch {
                 self.result_ranges[part as usize] = Some(Range::new(from, self.results.len()));
             }
             (Answer::Record { found, seq }, Kind::Script) => {
-                let found = found.map(|(value, expiry_ms)| (value.to_vec(), expiry_ms));
-                if let Some(script) = &mut self.script {
-                    script.found[part as usize] = (found, *seq);
+                let Some(script) = &mut self.script else { return };
+                script.bytes += found.map_or(0, |(value, _)| value.len());
+                if script.bytes > FOUND_BYTES_MAX {
+                    return self.fail(Failure::FoundLength(FOUND_BYTES_MAX));
                 }
+                let found = found.map(|(value, expiry_ms)| (value.to_vec(), expiry_ms));
+                script.found[part as usize] = (found, *seq);
             }
             (Answer::Record { found: Some((value, expiry_ms)), .. }, _) => {
                 self.results.extend_from_slice(value);
@@ -634,5 +696,114 @@ impl Batch {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch of these words, whose parts end like this; they are started before any ends.
+    fn failure(kind: Kind, words: [&[u8]; 5], answers: &[Answer<'_>]) -> Option<Failure> {
+        let (mut bytes, mut ranges) = (Vec::new(), Vec::new());
+        for word in words {
+            let from = bytes.len();
+            bytes.extend_from_slice(word);
+            ranges.push(Range::new(from, bytes.len()));
+        }
+        let mut batch = Batch::default();
+        batch.begin(kind, ConnectionId::default(), 0, Verb::MSet);
+        batch.fill(Args::new(&bytes, &ranges));
+        let mut started = 0;
+        let mut answers = answers.iter();
+        loop {
+            match batch.next(true) {
+                Next::Part(part) => started = part + 1,
+                Next::Finished => return batch.failure,
+                _ => (0..std::mem::take(&mut started)).for_each(|part| {
+                    batch.done(part, answers.next().unwrap(), usize::MAX);
+                }),
+            }
+        }
+    }
+
+    fn script(keys: &[String]) -> Batch {
+        let mut batch = Batch::default();
+        batch.begin(Kind::Script, ConnectionId::default(), 0, Verb::Eval);
+        let program = Program::transaction(crate::programs::Transaction::default(), None, false);
+        batch.fill_script(program, keys.iter().map(|key| key.as_bytes()));
+        batch
+    }
+
+    /// Fails if a script denies its first key's write, when the second one finds no lane.
+    #[test]
+    fn a_script_that_has_written_a_key_does_not_deny_it() {
+        for (first, is_partly) in [(Answer::Ok, true), (Answer::Failed(Failure::Busy(7)), false)] {
+            let mut batch = script(&["a".to_owned(), "b".to_owned()]);
+            for part in 0..2 {
+                assert_eq!(batch.next(true), Next::Part(part));
+                batch.done(part, &Answer::Record { found: None, seq: Seq(1) }, usize::MAX);
+            }
+            assert_eq!(batch.next(true), Next::Run);
+            let ran = batch.script.as_mut().unwrap();
+            let write = |at| (at, Effect::Write { expiry_ms: 0 }, b"v".to_vec());
+            (ran.has_run, ran.effects) = (true, vec![write(0), write(1)]);
+            assert_eq!(batch.next(true), Next::Part(0));
+            batch.done(0, &first, usize::MAX);
+            if is_partly {
+                assert_eq!(batch.next(true), Next::Part(1));
+                batch.done(1, &Answer::Failed(Failure::Busy(7)), usize::MAX);
+            }
+            assert_eq!(batch.next(true), Next::Finished);
+            let busy = Failure::Busy(7);
+            assert_eq!(batch.failure, Some(if is_partly { busy.partly() } else { busy }));
+        }
+    }
+
+    /// Fails if each value that a script reads is limited, but not all of them.
+    #[test]
+    fn the_values_of_a_scripts_keys_are_limited_together() {
+        let value = vec![b'v'; 1 << 20];
+        let keys: Vec<String> = (0..65).map(|number| format!("k{number}")).collect();
+        let mut batch = script(&keys);
+        for read in 0..65 {
+            assert!(matches!(batch.next(true), Next::Part(_)), "{read}");
+            let found = Some((&value[..], 0));
+            batch.done(read, &Answer::Record { found, seq: Seq(1) }, usize::MAX);
+            let (before, after) = batch.charge();
+            assert_eq!((before >> 20, after >> 20), (read as usize, read as usize + 1));
+        }
+        assert_eq!(batch.next(true), Next::Finished);
+        assert_eq!(batch.failure, Some(Failure::FoundLength(FOUND_BYTES_MAX)));
+    }
+
+    /// Fails if a command that has written something says that it hasn't, in whatever order its
+    /// parts end.
+    #[test]
+    fn a_failure_after_a_write_does_not_deny_it() {
+        let busy = Answer::Failed(Failure::Busy(7));
+        let [one, none] = [Answer::Integer(1), Answer::Integer(0)];
+        let partly = Some(Failure::Busy(7).partly());
+        let words: [&[u8]; 5] = [b"mset", b"a", b"1", b"b", b"2"];
+        let both = |kind, first: &Answer<'_>, second: &Answer<'_>| {
+            let ends = [[first, second], [second, first]];
+            let failures = ends.map(|[a, b]| failure(kind, words, &[a.clone(), b.clone()]));
+            assert_eq!(failures[0], failures[1]);
+            failures[0].clone()
+        };
+        assert_eq!(both(Kind::Set, &Answer::Ok, &busy), partly);
+        assert_eq!(both(Kind::Set, &busy, &busy), Some(Failure::Busy(7)));
+        let unknown = Answer::Failed(Failure::Indeterminate(7));
+        assert_eq!(both(Kind::Set, &Answer::Ok, &unknown), Some(Failure::Indeterminate(7)));
+        let delete =
+            |answers: [&Answer<'_>; 4]| failure(Kind::Delete, words, &answers.map(Clone::clone));
+        assert_eq!(delete([&none, &none, &one, &busy]), partly);
+        assert_eq!(delete([&none, &none, &none, &busy]), Some(Failure::Busy(7)));
+        let missing = |last: &[Answer<'_>]| {
+            let read = [none.clone(), none.clone()];
+            failure(Kind::SetMissing, words, &[&read[..], last].concat())
+        };
+        assert_eq!(missing(&[Answer::Ok, busy.clone()]), partly);
+        assert_eq!(missing(&[busy.clone(), busy.clone()]), Some(Failure::Busy(7)));
     }
 }

@@ -83,6 +83,9 @@ impl FromStr for Cluster {
     }
 }
 
+/// The longest that a reply or command may be: places in them have 32 bits.
+pub const REPLY_BYTES_MAX: usize = 4095 << 20;
+
 /// Configuration of a gateway. The defaults suit an embedded rack on one machine.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {
@@ -113,12 +116,12 @@ pub struct GatewayConfig {
     pub max_clients: usize,
     /// Commands of one connection that are under way at a time.
     pub pipeline_max: usize,
-    /// Bytes of one command.
+    /// Bytes of one command. At most [`REPLY_BYTES_MAX`].
     pub command_bytes_max: usize,
     /// Bytes of replies that a connection may leave unread before its further commands wait.
     pub output_bytes_soft: usize,
     /// Bytes of replies that a connection may leave unread before it is closed; also the longest
-    /// reply.
+    /// reply. At most [`REPLY_BYTES_MAX`].
     pub output_bytes_hard: usize,
     /// Bytes of all connections' buffers, per worker, beyond which the one that uses most is
     /// closed.

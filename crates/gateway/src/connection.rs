@@ -38,7 +38,9 @@ impl Pool {
     /// Takes an output buffer back.
     #[inline]
     pub(crate) fn reuse_output(&mut self, mut buffer: Vec<u8>) {
-        if buffer.capacity() <= POOLED_BYTES_MAX && self.outputs.len() < 4 * POOLED_MAX {
+        // One without room is of a reply that wasn't wanted.
+        let is_fit = (1..=POOLED_BYTES_MAX).contains(&buffer.capacity());
+        if is_fit && self.outputs.len() < 4 * POOLED_MAX {
             buffer.clear();
             self.outputs.push(buffer);
         }
@@ -115,6 +117,35 @@ pub(crate) struct Early {
     pub(crate) unspooled: Option<Unspooled>,
 }
 
+/// Bytes of a connection's early replies, and the memory that these take: a short one's buffer has
+/// room for a longer one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EarlySizes {
+    pub(crate) bytes: usize,
+    pub(crate) memory: usize,
+}
+
+impl EarlySizes {
+    /// Of the reply in this buffer.
+    #[inline]
+    #[allow(clippy::ptr_arg)] // It is about the capacity.
+    pub(crate) fn of(buffer: &Vec<u8>) -> EarlySizes {
+        EarlySizes { bytes: buffer.len(), memory: buffer.capacity() + size_of::<Early>() }
+    }
+
+    #[inline]
+    pub(crate) fn add(&mut self, one: EarlySizes) {
+        self.bytes += one.bytes;
+        self.memory += one.memory;
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, one: EarlySizes) {
+        self.bytes -= one.bytes;
+        self.memory -= one.memory;
+    }
+}
+
 /// A reply that must wait for the spool, and go wrong with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unspooled {
@@ -142,11 +173,13 @@ pub(crate) struct Connection {
     /// [`UNKNOWN`].
     pub(crate) slots: VecDeque<u32>,
     pub(crate) first: u64,
-    /// Bytes in the early replies' buffers.
-    pub(crate) slot_bytes: usize,
+    /// What the early replies take.
+    pub(crate) early: EarlySizes,
     /// Operations and batches under way, and the bytes that they hold.
     pub(crate) unfinished: usize,
     pub(crate) held_bytes: usize,
+    /// Bytes that batches under way have read for it.
+    pub(crate) result_bytes: usize,
     /// How many of them the session refused for now.
     pub(crate) parked: usize,
     /// A batch is under way that hasn't started all its parts, or whose arguments don't name its
@@ -206,9 +239,10 @@ impl Connection {
             sent: 0,
             slots: VecDeque::new(),
             first: 0,
-            slot_bytes: 0,
+            early: EarlySizes::default(),
             unfinished: 0,
             held_bytes: 0,
+            result_bytes: 0,
             parked: 0,
             barrier: false,
             multi: None,
@@ -250,8 +284,10 @@ impl Connection {
         self.input.memory()
             + self.socket.memory()
             + self.out.capacity()
-            + self.slot_bytes
+            + self.early.memory
+            + self.slots.capacity() * size_of::<u32>()
             + self.held_bytes
+            + self.result_bytes
             + self.parser.memory()
             + [&self.multi, &self.replayed]
                 .into_iter()
@@ -269,7 +305,7 @@ impl Connection {
     /// Bytes of replies that the client hasn't taken, and of those that are still to come.
     #[inline]
     pub(crate) fn owed(&self) -> usize {
-        self.unsent() + self.slot_bytes + self.unfinished * self.reply_bytes
+        self.unsent() + self.early.bytes + self.unfinished * self.reply_bytes
     }
 
     /// Whether it seems to send all its commands before it takes a reply: there is more of them
@@ -308,7 +344,7 @@ impl Connection {
         &mut self,
         early: &mut Arena<Early>,
         pool: &mut Pool,
-        mut unspooled: impl FnMut(Unspooled, u32, u32),
+        mut unspooled: impl FnMut(Unspooled, usize, usize),
     ) {
         while let Some(&at) = self.slots.front()
             && at != UNKNOWN
@@ -316,11 +352,11 @@ impl Connection {
             self.slots.pop_front();
             self.first += 1;
             let reply = &mut early[at];
-            self.slot_bytes -= reply.buffer.len();
+            self.early.remove(EarlySizes::of(&reply.buffer));
             let from = self.out.len();
             self.out.extend_from_slice(&reply.buffer);
             if let Some(of) = reply.unspooled.take() {
-                unspooled(of, from as u32, self.out.len() as u32);
+                unspooled(of, from, self.out.len());
             }
             pool.reuse_output(std::mem::take(&mut reply.buffer));
             early.give_back(at);

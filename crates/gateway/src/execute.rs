@@ -15,6 +15,7 @@ use crate::running::{Link, Running};
 use crate::shared::Shared;
 use crate::statistics::Answerer;
 use crate::strings::{self, Update, View};
+use crate::worker::is_due;
 use std::fmt::Write;
 
 /// Whether a command was dealt with.
@@ -71,6 +72,34 @@ pub(crate) fn execute(
         running.is_paused = true;
         return Flow::Wait;
     }
+    execute_shown(running, link, shared, id, verb, args)
+}
+
+/// Executes a command that EXEC has begun with: CLIENT PAUSE doesn't hold it, as in Redis, for what
+/// came before it is answered.
+pub(crate) fn execute_queued(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    args: Args<'_>,
+) -> Flow {
+    match admitted(running, id, args) {
+        Some(verb) => execute_shown(running, link, shared, id, verb, args),
+        None => Flow::Done,
+    }
+}
+
+/// Executes a command that may be executed now; monitors see it.
+#[inline]
+fn execute_shown(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+    verb: Verb,
+    args: Args<'_>,
+) -> Flow {
     let flow = execute_verb(running, link, shared, id, verb, args);
     // A script is shown before it runs, so that its own commands come after it.
     if shared.monitors.are_any() && flow == Flow::Done && !verb.is_script() {
@@ -224,7 +253,9 @@ fn unknown(running: &mut Running, id: ConnectionId, args: Args<'_>) {
     if name.eq_ignore_ascii_case("post") || name.eq_ignore_ascii_case("host:") {
         running.outbox.replies.statistics().count_error(ErrorKind::Command);
         if let Some(connection) = running.outbox.replies.connections.get_mut(id) {
-            tracing::info!(peer = %connection.peer, "a connection that speaks HTTP is closed");
+            if is_due(&mut running.http_logged) {
+                tracing::info!(peer = %connection.peer, "a connection that speaks HTTP is closed");
+            }
             connection.closing = true;
         }
         return;

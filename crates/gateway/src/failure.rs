@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     ExpireTime(&'static str),
     #[error("ERR string exceeds maximum allowed size (proto-max-bulk-len)")]
     ValueLength,
+    #[error("ERR a command has at most {0} bytes")]
+    CommandLength(usize),
     #[error("ERR a key has 1 to {} bytes", switchback_wire::KEY_BYTES_MAX)]
     KeyLength,
     #[error(
@@ -74,6 +76,10 @@ pub(crate) enum Failure {
         "INDETERMINATE others wrote key {0} of this script meanwhile: its writes to the keys before that have happened, those to the others have not"
     )]
     Torn(usize),
+    #[error("ERR the values of a script's keys have more than {0} bytes together")]
+    FoundLength(usize),
+    #[error("INDETERMINATE some writes of this command have happened, others may or may not: {0}")]
+    Partly(String),
     #[error("ERR the script used more than {0} MiB of memory; nothing was changed")]
     ScriptMemory(usize),
     #[error("{0}")]
@@ -167,9 +173,10 @@ impl ErrorKind {
 impl Failure {
     pub(crate) fn kind(&self) -> ErrorKind {
         match self {
-            Failure::Indeterminate(_) | Failure::IndeterminateProgram(_) | Failure::Torn(_) => {
-                ErrorKind::Indeterminate
-            }
+            Failure::Indeterminate(_)
+            | Failure::IndeterminateProgram(_)
+            | Failure::Torn(_)
+            | Failure::Partly(_) => ErrorKind::Indeterminate,
             Failure::TimedOut(_) => ErrorKind::Timeout,
             Failure::NoSpace => ErrorKind::NoSpace,
             Failure::Contended(_) | Failure::Overtaken(_) => ErrorKind::Contended,
@@ -177,6 +184,8 @@ impl Failure {
             Failure::Busy(_) => ErrorKind::Busy,
             Failure::Backpressure(_) => ErrorKind::Backpressure,
             Failure::ValueLength
+            | Failure::CommandLength(_)
+            | Failure::FoundLength(_)
             | Failure::KeyLength
             | Failure::TooManyKeys(_)
             | Failure::TooSlow(_)
@@ -197,11 +206,42 @@ impl Failure {
         matches!(self.kind(), ErrorKind::Indeterminate | ErrorKind::NoSpace)
     }
 
+    /// The same of a command of which some writes have happened: that nothing was changed, or sent,
+    /// isn't true then.
+    pub(crate) fn partly(&self) -> Failure {
+        let text = self.text();
+        let reason = text.split_once(' ').map_or(&*text, |(_, reason)| reason);
+        let denials = ["; nothing was ", ", nothing was "];
+        let end = denials.iter().filter_map(|denial| reason.find(denial)).min();
+        Failure::Partly(reason[..end.unwrap_or(reason.len())].to_owned())
+    }
+
     /// The error reply, without its `-`.
     pub(crate) fn text(&self) -> Cow<'static, str> {
         match self {
             Failure::Static(text) => Cow::Borrowed(text),
             other => Cow::Owned(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_happened_in_part_denies_nothing() {
+        let begin =
+            "INDETERMINATE some writes of this command have happened, others may or may not: ";
+        for (failure, reason) in [
+            (Failure::TimedOut(5), "no answer from the rack within 5 ms"),
+            (Failure::Busy(5), "too many requests under way for 5 ms"),
+            (Failure::Contended(9), "others kept writing this key: gave up after 9 attempts"),
+            (Failure::ReplyLength(7), "the reply would be longer than 7 bytes"),
+        ] {
+            let partly = failure.partly();
+            assert_eq!(partly.text(), format!("{begin}{reason}"));
+            assert_eq!(partly.kind(), ErrorKind::Indeterminate);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Starting and stopping a gateway.
 
-use crate::config::GatewayConfig;
+use crate::config::{GatewayConfig, REPLY_BYTES_MAX};
 use crate::programs::Programs;
 use crate::replies::Replies;
 use crate::retired::Retired;
@@ -74,10 +74,13 @@ impl Gateway {
     /// client id; the id is the same at every start, so that the controller knows whose preserved
     /// records are missing.
     pub fn start(
-        config: GatewayConfig,
+        mut config: GatewayConfig,
         workers: usize,
         mut links: impl FnMut(usize, u64) -> io::Result<WorkerLinks>,
     ) -> Result<Gateway, GatewayError> {
+        for limit in [&mut config.output_bytes_hard, &mut config.command_bytes_max] {
+            *limit = (*limit).min(REPLY_BYTES_MAX);
+        }
         let plain = config.listen.iter().map(|&address| (address, false));
         let wanted: Vec<_> =
             plain.chain(config.tls.iter().map(|&(address, _)| (address, true))).collect();

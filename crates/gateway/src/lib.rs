@@ -33,7 +33,7 @@ mod tls;
 mod worker;
 
 pub use command::{Refused, Spec, VERBS, Verb};
-pub use config::{Cluster, GatewayConfig, Transactions};
+pub use config::{Cluster, GatewayConfig, REPLY_BYTES_MAX, Transactions};
 pub use failure::ErrorKind;
 pub use gateway::{Gateway, GatewayError, WorkerLinks};
 pub use spool::Durability;

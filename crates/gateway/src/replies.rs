@@ -3,7 +3,7 @@
 
 use crate::arena::Arena;
 use crate::command::Verb;
-use crate::connection::{Connection, ConnectionId, Early, Pool, UNKNOWN, Unspooled};
+use crate::connection::{Connection, ConnectionId, Early, EarlySizes, Pool, UNKNOWN, Unspooled};
 use crate::failure::ErrorKind;
 use crate::operation::Answer;
 use crate::resp::write;
@@ -87,8 +87,8 @@ impl Connections {
 #[derive(Clone, Copy, Debug)]
 struct Journaled {
     connection: ConnectionId,
-    from: u32,
-    to: u32,
+    from: usize,
+    to: usize,
     of: Unspooled,
 }
 
@@ -203,11 +203,11 @@ impl Replies {
             let Some(slot) = connection.slots.get_mut(at) else { return };
             *slot = self.early.take();
             let early = &mut self.early[*slot];
-            early.buffer = self.pool.output();
             if is_wanted {
+                early.buffer = self.pool.output();
                 write(&mut early.buffer, connection.resp3);
             }
-            connection.slot_bytes += early.buffer.len();
+            connection.early.add(EarlySizes::of(&early.buffer));
             connection.replied(early.buffer.len());
             early.unspooled = unspooled;
             if unspooled.is_some() {
@@ -218,15 +218,15 @@ impl Replies {
         if connection.out.capacity() == 0 {
             connection.out = self.pool.output();
         }
-        let from = connection.out.len() as u32;
+        let from = connection.out.len();
         if is_wanted {
             write(&mut connection.out, connection.resp3);
         }
-        connection.replied(connection.out.len() - from as usize);
+        connection.replied(connection.out.len() - from);
         connection.first += 1;
         let journal = &mut self.journal;
         if let Some(of) = unspooled {
-            journal.push(Journaled { connection: id, from, to: connection.out.len() as u32, of });
+            journal.push(Journaled { connection: id, from, to: connection.out.len(), of });
         }
         if connection.slots.pop_front().is_some() {
             let put = |of, from, to| journal.push(Journaled { connection: id, from, to, of });
@@ -320,9 +320,12 @@ impl Replies {
         while let Some((id, number)) = self.unspooled_slots.pop() {
             let Some(early) = self.early(id, number) else { continue };
             if early.unspooled.take().is_some_and(is_unspooled) {
-                let before = std::mem::replace(&mut early.buffer, reply.clone()).len();
+                let before = EarlySizes::of(&early.buffer);
+                early.buffer = reply.clone();
+                let after = EarlySizes::of(&early.buffer);
                 if let Some(connection) = self.connections.get_mut(id) {
-                    connection.slot_bytes = connection.slot_bytes + reply.len() - before;
+                    connection.early.remove(before);
+                    connection.early.add(after);
                 }
                 count += 1;
             }
@@ -332,9 +335,7 @@ impl Replies {
         journal.sort_by_key(|entry| (entry.connection.index, entry.from));
         for entry in journal.drain(..).rev().filter(|entry| is_unspooled(entry.of)) {
             if let Some(connection) = self.connections.get_mut(entry.connection) {
-                connection
-                    .out
-                    .splice(entry.from as usize..entry.to as usize, reply.iter().copied());
+                connection.out.splice(entry.from..entry.to, reply.iter().copied());
                 count += 1;
             }
         }
@@ -342,6 +343,11 @@ impl Replies {
         for _ in 0..count {
             self.statistics().count_error(ErrorKind::Spool);
         }
+    }
+
+    /// Gives up the room of early replies if there are none.
+    pub(crate) fn rest(&mut self) {
+        self.early.rest();
     }
 
     /// Whether a reply waits for the spool.

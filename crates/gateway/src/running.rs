@@ -21,6 +21,7 @@ use crate::statistics::Answerer;
 use queued::{BATCH, Queued};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Instant;
 use switchback_core::Now;
 use switchback_core::client::{Completion, Outcome, Session, SubmitError};
 use switchback_heat::{Access, Recorder};
@@ -95,6 +96,8 @@ pub(crate) struct Running {
     /// Operations that can go on.
     work: VecDeque<u32>,
     parked: VecDeque<Work>,
+    /// Since the last try something has happened by which the session may take what is parked.
+    may_retry: bool,
     key_queues: KeyQueues,
     queued: Queued,
     current: u32,
@@ -104,6 +107,8 @@ pub(crate) struct Running {
     recorder: Recorder,
     slow_log: Arc<SlowLog>,
     latency: Arc<Latency>,
+    /// When the log was told of a connection that speaks HTTP.
+    pub(crate) http_logged: Option<Instant>,
     /// A command waits for CLIENT PAUSE.
     pub(crate) is_paused: bool,
 }
@@ -133,19 +138,26 @@ impl Running {
             operations: Arena::default(),
             work: VecDeque::new(),
             parked: VecDeque::new(),
+            may_retry: false,
             key_queues: KeyQueues::default(),
             queued: Queued::default(),
             current: NONE,
             recorder,
             slow_log: Arc::clone(&shared.slow_log),
             latency: Arc::clone(&shared.latency),
+            http_logged: None,
             is_paused: false,
         }
     }
 
-    /// Whether a refused request waits to be tried again.
-    pub(crate) fn has_parked(&self) -> bool {
-        !self.parked.is_empty()
+    /// The session has heard something, or time has passed: what it refused may be taken now.
+    pub(crate) fn may_retry(&mut self) {
+        self.may_retry = true;
+    }
+
+    /// Whether a refused request is to be tried again.
+    pub(crate) fn has_to_retry(&self) -> bool {
+        self.may_retry && !self.parked.is_empty()
     }
 
     /// Whether nothing is under way.
@@ -367,6 +379,7 @@ impl Running {
     #[inline]
     pub(crate) fn complete(&mut self, completion: Completion<'_>) {
         let Completion { token, outcome, .. } = completion;
+        self.may_retry = true;
         if token & SCAN_TOKEN != 0 {
             return self.complete_scan((token ^ SCAN_TOKEN) as u32, outcome);
         }
@@ -528,6 +541,7 @@ impl Running {
     /// Tries again what the session refused; gives up what has waited too long.
     pub(crate) fn retry_parked(&mut self, link: &mut Link) {
         let mut refused = None;
+        self.may_retry = false;
         for _ in 0..self.parked.len() {
             let Some(work) = self.parked.pop_front() else { break };
             let (id, since_us) = match work {
@@ -538,7 +552,10 @@ impl Running {
                     (self.outbox.batches[at].connection, self.outbox.batches[at].parked_us)
                 }
             };
+            let is_orphan = self.outbox.replies.connections.get(id).is_none();
             let result = match (refused, work) {
+                // Nobody waits for it any more, so it isn't begun.
+                _ if is_orphan => Err(SubmitError::NoSession),
                 (Some(error), _) => Err(error),
                 (None, Work::Operation(at)) => self.submit(link, at),
                 (None, Work::Batch(at)) => {
@@ -547,8 +564,7 @@ impl Running {
                 }
             };
             let waited_us = self.now.monotonic_us.saturating_sub(since_us);
-            let gives_up = waited_us >= self.config.wait_max.as_micros() as u64
-                || self.outbox.replies.connections.get(id).is_none();
+            let gives_up = is_orphan || waited_us >= self.config.wait_max.as_micros() as u64;
             if let Err(error) = result
                 && !gives_up
             {

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, ConnectionId};
 use crate::execute::{self, Flow};
-use crate::failure::ErrorKind;
+use crate::failure::{ErrorKind, Failure};
 use crate::programs;
 use crate::resp::{Parsed, ParserLimits};
 use crate::socket::Received;
@@ -12,6 +12,8 @@ use std::sync::LazyLock;
 
 /// Bytes of unfinished commands' arguments beyond which a connection's next command waits.
 const HELD_BYTES_MAX: usize = 1 << 20;
+/// Replies that wait for one before them beyond which a connection's next command waits.
+const EARLY_MAX: usize = 4096;
 /// Bytes that one connection may bring in one turn, however fast it sends.
 const TURN_BYTES_MAX: usize = 256 << 10;
 
@@ -63,6 +65,7 @@ impl Worker {
         connection.parked == 0
             && !connection.barrier
             && connection.unfinished < self.shared.config.pipeline_max
+            && connection.slots.len() < self.shared.config.pipeline_max + EARLY_MAX
             && connection.held_bytes <= HELD_BYTES_MAX
             && self.has_room(connection)
             && self.stop_at.is_none()
@@ -92,8 +95,13 @@ impl Worker {
                 if !connection.is_idle() || !self.has_room(connection) {
                     break Turn::Stalled;
                 }
-                programs::replay(&mut self.running, &mut self.link, &self.shared, id);
-                continue;
+                if self.running.programs.took_long() {
+                    break Turn::Long;
+                }
+                match programs::replay(&mut self.running, &mut self.link, &self.shared, id) {
+                    Flow::Done => continue,
+                    Flow::Wait => break Turn::Stalled,
+                }
             }
             if input.unread().is_empty() && !parser.is_due() {
                 break Turn::Drained;
@@ -120,15 +128,13 @@ impl Worker {
                 Ok(Parsed::Rejected) => {
                     let text = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
                     execute::refuse(&mut self.running, id, ErrorKind::Length, text);
+                    programs::spoil(&mut self.running, id);
                 }
                 Ok(Parsed::Incomplete { .. })
                     if input.unread().len() > self.shared.config.command_bytes_max =>
                 {
-                    let text = format!(
-                        "ERR a command has at most {} bytes",
-                        self.shared.config.command_bytes_max
-                    );
-                    self.break_off(id, ErrorKind::Length, &text);
+                    let failure = Failure::CommandLength(self.shared.config.command_bytes_max);
+                    self.break_off(id, failure.kind(), &failure.text());
                 }
                 Ok(Parsed::Incomplete { .. }) => break Turn::Drained,
                 Err(error) => self.break_off(id, ErrorKind::Protocol, &format!("ERR {error}")),

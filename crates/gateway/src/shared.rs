@@ -65,6 +65,25 @@ pub(crate) struct Pause {
     pub(crate) writes_only: bool,
 }
 
+impl Pause {
+    /// As one number, so that no worker sees the time of one pause with what another one holds.
+    fn packed(self) -> u64 {
+        self.until_us << 1 | u64::from(self.writes_only)
+    }
+
+    fn of_packed(packed: u64) -> Pause {
+        Pause { until_us: packed >> 1, writes_only: packed & 1 == 1 }
+    }
+
+    /// What is in force after another one: as in Redis, the later end and the stricter kind.
+    fn and(self, other: Pause) -> Pause {
+        Pause {
+            until_us: self.until_us.max(other.until_us),
+            writes_only: self.writes_only && other.writes_only,
+        }
+    }
+}
+
 /// What others want of a worker.
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -137,8 +156,8 @@ pub(crate) struct Shared {
     pub(crate) slow_log: Arc<SlowLog>,
     pub(crate) latency: Arc<Latency>,
     pub(crate) monitors: Arc<Monitors>,
-    pause_until_us: AtomicU64,
-    pauses_writes_only: AtomicBool,
+    /// See [`Pause::packed`].
+    pause: AtomicU64,
     next_number: AtomicU64,
     clients: Mutex<BTreeMap<u64, ClientInfo>>,
 }
@@ -165,8 +184,7 @@ impl Shared {
             slow_log: Arc::default(),
             latency: Arc::default(),
             monitors: Arc::default(),
-            pause_until_us: AtomicU64::new(0),
-            pauses_writes_only: AtomicBool::new(false),
+            pause: AtomicU64::new(0),
             next_number: AtomicU64::new(1),
             clients: Mutex::default(),
         }
@@ -210,18 +228,27 @@ impl Shared {
         self.send(worker, Errand::Close(number));
     }
 
-    /// Has commands wait, on all connections; or, by a time that is over, go on.
-    pub(crate) fn pause(&self, pause: Pause) {
-        self.pauses_writes_only.store(pause.writes_only, Relaxed);
-        self.pause_until_us.store(pause.until_us, Relaxed);
+    /// Has commands wait, on all connections, beside what they wait for already.
+    pub(crate) fn pause(&self, pause: Pause, now_us: u64) {
+        let changed = |packed| {
+            let before = Pause::of_packed(packed);
+            let is_over = before.until_us <= now_us;
+            Some(if is_over { pause } else { before.and(pause) }.packed())
+        };
+        // It can't fail: there always is a new one.
+        let _ = self.pause.fetch_update(Relaxed, Relaxed, changed);
+    }
+
+    /// Has commands go on.
+    pub(crate) fn unpause(&self) {
+        self.pause.store(0, Relaxed);
     }
 
     /// For what commands wait now, if they do.
     #[inline]
     pub(crate) fn paused(&self, now_us: u64) -> Option<Pause> {
-        let until_us = self.pause_until_us.load(Relaxed);
-        let pause = || Pause { until_us, writes_only: self.pauses_writes_only.load(Relaxed) };
-        (now_us < until_us).then(pause)
+        let pause = Pause::of_packed(self.pause.load(Relaxed));
+        (now_us < pause.until_us).then_some(pause)
     }
 
     pub(crate) fn next_number(&self) -> u64 {
@@ -237,5 +264,19 @@ impl Shared {
         if let Some(info) = self.clients().get_mut(&number) {
             change(info);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_ends_when_the_last_one_does_and_holds_what_any_does() {
+        let [all, writes] = [false, true];
+        let pause = |until_us, writes_only| Pause { until_us, writes_only };
+        assert_eq!(Pause::of_packed(pause(1 << 40, writes).packed()), pause(1 << 40, writes));
+        assert_eq!(pause(5, all).and(pause(9, writes)), pause(9, all));
+        assert_eq!(pause(9, writes).and(pause(5, writes)), pause(9, writes));
     }
 }

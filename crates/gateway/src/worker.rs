@@ -24,8 +24,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed for their memory, or not accepted, so
-/// that hostile clients can't fill the disk with lines.
+/// How often the log tells of connections that were closed, for their memory or for speaking HTTP, or
+/// not accepted, so that hostile clients can't fill the disk with lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How long a client may take none of its replies before its further commands are executed all the
 /// same.
@@ -125,13 +125,14 @@ impl Worker {
         self.take_packets();
         if self.running.now.is_due(self.link.session.poll_timeout()) {
             self.link.session.handle_timeout(self.running.now);
+            self.running.may_retry();
             self.running.pump(&mut self.link);
         }
         while let Some(completion) = self.link.session.poll_completion() {
             self.running.complete(completion);
         }
         self.running.drive(&mut self.link);
-        if self.running.has_parked() {
+        if self.running.has_to_retry() {
             self.running.retry_parked(&mut self.link);
         }
         let mut resume = std::mem::take(&mut self.running.outbox.replies.resume);
@@ -166,6 +167,7 @@ impl Worker {
             // Not the time before it was taken: the process may have been paused between.
             self.running.now = self.shared.now();
             self.link.session.handle_message(self.running.now, notice);
+            self.running.may_retry();
         }
         self.running.pump(&mut self.link);
     }
@@ -262,11 +264,12 @@ impl Worker {
             connection.sent = 0;
         }
         let is_over =
-            connection.unsent() + connection.slot_bytes > self.shared.config.output_bytes_hard;
+            connection.unsent() + connection.early.bytes > self.shared.config.output_bytes_hard;
         let is_stalled =
             connection.stalled && connection.unsent() < self.shared.config.output_bytes_soft;
-        let at_end =
-            connection.closing || (connection.ended && !connection.stalled && !connection.readable);
+        // What is to be gone on with may have commands that were read and not yet executed.
+        let goes_on = connection.stalled || connection.in_resume || connection.readable;
+        let at_end = connection.closing || (connection.ended && !goes_on);
         let is_done = at_end && connection.is_idle() && connection.is_sent();
         replies.statistics().bytes_out.add(sent as u64);
         if is_over {
@@ -349,7 +352,9 @@ impl Worker {
         let socket = match tls {
             Ok(tls) => Socket::new(stream, tls),
             Err(error) => {
-                tracing::warn!(%error, "can't begin with a connection");
+                if is_due(&mut self.refused_logged) {
+                    tracing::warn!(%error, "can't begin with a connection");
+                }
                 self.shared.inboxes[self.index].connections.fetch_sub(1, Relaxed);
                 return;
             }
@@ -413,11 +418,14 @@ impl Worker {
         statistics.preserved_bytes.set(session.preserved().bytes() as u64);
         if let Some(spool) = &mut self.spool {
             spool.release(session.durable_generation(), session.preserved().is_empty());
+            spool.check_syncs();
             statistics.spool_size.set(spool.bytes());
         }
+        self.running.may_retry();
         self.let_senders_go_on();
         self.let_paused_go_on();
         self.close_idle();
+        self.running.outbox.replies.rest();
         self.relieve_memory();
     }
 
@@ -566,7 +574,7 @@ impl Worker {
 }
 
 /// Whether the log may be told again of what it was last told of then; it counts as told.
-fn is_due(logged: &mut Option<Instant>) -> bool {
+pub(crate) fn is_due(logged: &mut Option<Instant>) -> bool {
     let is_due = logged.is_none_or(|at| at.elapsed() >= LOGGED_EVERY);
     if is_due {
         *logged = Some(Instant::now());

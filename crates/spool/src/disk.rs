@@ -71,6 +71,11 @@ pub trait Disk {
     /// Such a sync has failed since the last call.
     fn sync_soon(&mut self, file: &Self::File) -> io::Result<()>;
 
+    /// Why a sync that was to happen soon has failed, if one has that wasn't told of yet.
+    fn failed_sync(&mut self) -> Option<io::Error> {
+        None
+    }
+
     /// What was to be synced soon needn't be any more.
     fn forget_syncs(&mut self);
 

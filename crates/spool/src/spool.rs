@@ -175,6 +175,16 @@ impl<D: Disk> Spool<D> {
         self.missing.contains(key)
     }
 
+    /// Looks whether what was written could be synced since. If it couldn't, only other bytes can be
+    /// trusted: the next [`Spool::commit`] rewrites it, and there is something to commit.
+    pub fn check_syncs(&mut self) {
+        if let Some(error) = self.disk.failed_sync() {
+            tracing::error!(%error, directory = self.disk.place(), "the spool is rewritten");
+            self.counts.errors += 1;
+            self.needs_rewrite = true;
+        }
+    }
+
     /// Why it can't be written, while it can't.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()

@@ -247,6 +247,11 @@ fn greet(out: &mut Vec<u8>, resp3: bool, number: u64, mode: &str) {
 pub(crate) fn reset(running: &mut Running, shared: &Shared, id: ConnectionId, _: Args<'_>) {
     let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
     connection.resp3 = false;
+    // CLIENT REPLY OFF ends here; SKIP still means this reply, as in Redis.
+    if connection.silent_until == u64::MAX {
+        connection.silent_until = 0;
+    }
+    shared.describe(connection.number, |info| info.resp3 = false);
     (connection.multi, connection.watched) = (None, None);
     connection.authenticated = shared.config.password.is_none();
     set_name(running, shared, id, b"");

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Of the processor: what the system gives to others meanwhile doesn't count.
 pub(crate) const PROGRAM_MS_MAX: u64 = 5;
+const LIMIT: Duration = Duration::from_millis(PROGRAM_MS_MAX);
 
 /// How long a program may take before its connection's turn ends with it.
 const TURN_MAX: Duration = Duration::from_millis(1);
@@ -46,11 +47,25 @@ impl Budget {
     ///
     /// The time is over.
     pub(crate) fn spend(&mut self, work: usize) -> Result<(), Failure> {
+        self.spend_within(work, LIMIT)
+    }
+
+    /// The same of a script that has ended in time, whose reply is written: that may take as long
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// The time is over.
+    pub(crate) fn spend_on_reply(&mut self, work: usize) -> Result<(), Failure> {
+        self.spend_within(work, 2 * LIMIT)
+    }
+
+    fn spend_within(&mut self, work: usize, limit: Duration) -> Result<(), Failure> {
         self.work = self.work.saturating_add(work);
         if self.work < WORK_MAX {
             return Ok(());
         }
-        self.look()
+        self.look_within(limit)
     }
 
     /// Looks at a clock, whose time begins with the first look.
@@ -59,12 +74,15 @@ impl Budget {
     ///
     /// The time is over.
     pub(crate) fn look(&mut self) -> Result<(), Failure> {
+        self.look_within(LIMIT)
+    }
+
+    fn look_within(&mut self, limit: Duration) -> Result<(), Failure> {
         self.work = 0;
         let Some((begin, begin_used)) = self.begin else {
             self.begin = Some((Instant::now(), used()));
             return Ok(());
         };
-        let limit = Duration::from_millis(PROGRAM_MS_MAX);
         // To ask the system how much was used takes longer than to look at a clock.
         if begin.elapsed() < limit || between(begin_used, used()) < limit {
             return Ok(());
@@ -105,5 +123,7 @@ mod tests {
         assert_eq!(budget.check(), Ok(()));
         while budget.check().is_ok() {}
         assert_eq!(budget.check(), Err(Failure::TooSlow(PROGRAM_MS_MAX)));
+        assert_eq!(budget.spend_on_reply(WORK_MAX), Ok(()), "a reply has its time");
+        while budget.spend_on_reply(WORK_MAX).is_ok() {}
     }
 }

@@ -30,7 +30,11 @@ struct RecordCopy {
     is_changed: bool,
 }
 
-/// See the [module](self). They keep their buffers.
+/// Copies and bytes of one that are kept for later programs.
+const KEPT_MAX: usize = 16;
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
+/// See the [module](self). They keep small buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     /// The first `count` are in use.
@@ -39,11 +43,18 @@ pub(crate) struct Copies {
     now_ms: u64,
     operation: Operation,
     batch: Batch,
+    /// The longest reply.
+    reply_bytes_max: usize,
     /// Bytes of the values that commands had to do with.
     work: usize,
 }
 
 impl Copies {
+    /// Of a gateway whose replies have at most so many bytes.
+    pub(crate) fn new(reply_bytes_max: usize) -> Copies {
+        Copies { reply_bytes_max, ..Copies::default() }
+    }
+
     /// Begins with none.
     pub(crate) fn begin(&mut self, now_ms: u64) {
         (self.count, self.now_ms) = (0, now_ms);
@@ -78,6 +89,17 @@ impl Copies {
             (true, false) if copy.existed => Effect::Delete,
             (true | false, _) => Effect::Nothing,
         }
+    }
+
+    /// None of them is needed any more.
+    pub(crate) fn rest(&mut self) {
+        for copy in &mut self.all[..self.count] {
+            if copy.value.capacity() > KEPT_BYTES_MAX {
+                copy.value = Vec::new();
+            }
+        }
+        self.all.truncate(KEPT_MAX);
+        self.count = 0;
     }
 
     /// How many bytes of values commands had to do with since it was asked the last time.
@@ -172,13 +194,14 @@ impl Copies {
     /// Runs a command of several parts.
     fn batch(&mut self, verb: Verb, kind: Kind, args: Args<'_>, out: &mut Vec<u8>, resp3: bool) {
         let mut batch = std::mem::take(&mut self.batch);
+        let result_bytes_max = self.reply_bytes_max;
         batch.begin(kind, ConnectionId::default(), 0, verb);
         batch.fill(args);
         while let Next::Part(part) = batch.next(true) {
             let Part { action, key, argument, expected } = batch.part(part);
             let words = [key, argument, expected].map(<[u8]>::to_vec);
             self.answer(verb, action, words.each_ref().map(Vec::as_slice), |answer| {
-                batch.done(part, answer, usize::MAX);
+                batch.done(part, answer, result_bytes_max);
             });
         }
         batch.write(out, resp3);

@@ -166,8 +166,11 @@ impl Programs {
             host.copies.add(key, found);
             host.budget = Budget::default();
         }
-        self.run_on_copies(program)?;
-        Ok(self.host().copies.end(0, value))
+        let result = self.run_on_copies(program);
+        let mut host = self.host();
+        let effect = result.map(|()| host.copies.end(0, value));
+        host.copies.rest();
+        effect
     }
 
     /// Runs a program on what was found of several keys. For each it is told in turn what is to be
@@ -192,13 +195,15 @@ impl Programs {
             }
             host.budget = Budget::default();
         }
-        self.run_on_copies(program)?;
+        let result = self.run_on_copies(program);
         let mut host = self.host();
         let effect = |at| {
             let mut value = Vec::new();
             (host.copies.end(at, &mut value), value)
         };
-        Ok((0..count).map(effect).collect())
+        let effects = result.map(|()| (0..count).map(effect).collect());
+        host.copies.rest();
+        effects
     }
 
     fn run_on_copies(&mut self, program: &mut Program) -> Result<(), Failure> {

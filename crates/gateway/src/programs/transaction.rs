@@ -1,11 +1,11 @@
 //! MULTI and what follows it: commands wait here until EXEC, which has them run as one program if
 //! they touch one key, or executes them one after the other.
 
-use super::{Program, is_key};
+use super::{Budget, Program, is_key};
 use crate::command::{Verb, introspect};
 use crate::config::Transactions;
 use crate::connection::ConnectionId;
-use crate::execute::{Flow, Plan, answer_here, execute, plan, refuse, refuse_command};
+use crate::execute::{Flow, Plan, answer_here, execute_queued, plan, refuse, refuse_command};
 use crate::failure::{ErrorKind, Failure};
 use crate::operation::{Action, Version};
 use crate::resp::{Args, Range, write};
@@ -14,6 +14,8 @@ use crate::shared::Shared;
 
 /// Commands of one transaction.
 const COMMANDS_MAX: usize = 100_000;
+/// About the nanoseconds that it takes to have the gateway answer a command.
+const ANSWER_WORK: usize = 200;
 
 const SEVERAL: &str = "ERR a transaction of several keys, which no write spans, is refused; with \
      transactions = \"batch\" in [gateway] its commands are executed one after the other, without \
@@ -27,6 +29,8 @@ pub(crate) struct Transaction {
     bytes: Vec<u8>,
     ranges: Vec<Range>,
     queued: Vec<Queued>,
+    /// What the gateway answers itself.
+    answers: Vec<u8>,
     /// The key that is touched.
     key: Option<Range>,
     touches_several: bool,
@@ -43,7 +47,7 @@ struct Queued {
     /// Its arguments among the ranges.
     first: u32,
     end: u32,
-    /// The reply, if the gateway knows it itself.
+    /// Where the reply is among the answers, if the gateway knows it itself.
     answered: Option<Range>,
 }
 
@@ -75,6 +79,7 @@ impl Transaction {
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
+            + self.answers.len()
             + self.ranges.len() * size_of::<Range>()
             + self.queued.len() * size_of::<Queued>()
     }
@@ -88,7 +93,7 @@ impl Transaction {
         self.queued.iter().map(|queued| Command {
             verb: queued.verb,
             args: self.args(queued),
-            answered: queued.answered.map(|range| &self.bytes[range.from()..range.to()]),
+            answered: queued.answered.map(|range| &self.answers[range.from()..range.to()]),
         })
     }
 
@@ -128,7 +133,18 @@ impl Transaction {
     }
 
     /// Has the gateway answer the commands that touch no key.
-    fn ask_gateway(&mut self, running: &mut Running, shared: &Shared, id: ConnectionId) {
+    ///
+    /// # Errors
+    ///
+    /// The answers are longer than a reply may be, or take too long.
+    fn ask_gateway(
+        &mut self,
+        running: &mut Running,
+        shared: &Shared,
+        id: ConnectionId,
+    ) -> Result<(), Failure> {
+        let bytes_max = running.config.output_bytes_hard;
+        let mut budget = Budget::default();
         for at in 0..self.queued.len() {
             let queued = self.queued[at];
             let Ok(Plan::Here(answer)) = plan(queued.verb, self.args(&queued), running.now.unix_ms)
@@ -137,10 +153,15 @@ impl Transaction {
             };
             let args = self.args(&queued);
             let reply = running.captured(|running| answer(running, shared, id, args));
-            let from = self.bytes.len();
-            self.bytes.extend_from_slice(&reply);
-            self.queued[at].answered = Some(Range::new(from, self.bytes.len()));
+            let from = self.answers.len();
+            if from.saturating_add(reply.len()) > bytes_max {
+                return Err(Failure::ReplyLength(bytes_max));
+            }
+            budget.spend(ANSWER_WORK + reply.len())?;
+            self.answers.extend_from_slice(&reply);
+            self.queued[at].answered = Some(Range::new(from, self.answers.len()));
         }
+        Ok(())
     }
 }
 
@@ -292,8 +313,11 @@ pub(crate) fn exec(
             introspect::show(running, shared, id, command.verb, command.args);
         }
     }
-    if transaction.asks_gateway {
-        transaction.ask_gateway(running, shared, id);
+    if transaction.asks_gateway
+        && let Err(failure) = transaction.ask_gateway(running, shared, id)
+    {
+        refuse(running, id, failure.kind(), &failure.text());
+        return Flow::Done;
     }
     running.start_program(
         link,
@@ -306,12 +330,22 @@ pub(crate) fn exec(
 }
 
 /// Executes the next command of a transaction that takes one after the other; its reply is the next
-/// element of EXEC's.
-pub(crate) fn replay(running: &mut Running, link: &mut Link, shared: &Shared, id: ConnectionId) {
-    let Some(connection) = running.outbox.replies.connections.get_mut(id) else { return };
-    let Some(mut transaction) = connection.replayed.take() else { return };
-    let Some(queued) = transaction.queued.get(transaction.next).copied() else { return };
-    if execute(running, link, shared, id, transaction.args(&queued)) == Flow::Done {
+/// element of EXEC's. If it has to wait it is still the next one.
+pub(crate) fn replay(
+    running: &mut Running,
+    link: &mut Link,
+    shared: &Shared,
+    id: ConnectionId,
+) -> Flow {
+    let Some(connection) = running.outbox.replies.connections.get_mut(id) else {
+        return Flow::Done;
+    };
+    let Some(mut transaction) = connection.replayed.take() else { return Flow::Done };
+    let Some(queued) = transaction.queued.get(transaction.next).copied() else {
+        return Flow::Done;
+    };
+    let flow = execute_queued(running, link, shared, id, transaction.args(&queued));
+    if flow == Flow::Done {
         transaction.next += 1;
     }
     if transaction.next < transaction.queued.len()
@@ -319,4 +353,5 @@ pub(crate) fn replay(running: &mut Running, link: &mut Link, shared: &Shared, id
     {
         connection.replayed = Some(transaction);
     }
+    flow
 }

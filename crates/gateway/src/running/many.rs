@@ -66,8 +66,15 @@ impl Running {
                 Next::Finished => self.finish_batch(at),
             }
         }
-        let batch = &self.outbox.batches[at];
+        let batch = &mut self.outbox.batches[at];
         let id = batch.connection;
+        if batch.in_use {
+            let (before, after) = batch.charge();
+            if let Some(connection) = self.outbox.replies.connections.get_mut(id) {
+                connection.result_bytes = connection.result_bytes - before + after;
+            }
+        }
+        let batch = &self.outbox.batches[at];
         if batch.in_use
             && batch.is_all_started()
             && let Some(connection) = self.outbox.replies.connections.get_mut(id)
@@ -138,12 +145,13 @@ impl Running {
         if self.is_slow(took_us) {
             self.was_slow(connection, took_us, verb, batch.first_key().map(shown));
         }
-        let held = batch.held_bytes();
+        let (held, charged) = (batch.held_bytes(), batch.charged_bytes());
         self.outbox.batches[at] = batch;
         self.outbox.batches[at].end();
         self.outbox.batches.give_back(at);
         if let Some(connection) = self.outbox.replies.connections.get_mut(connection) {
             connection.barrier = false;
+            connection.result_bytes -= charged;
         }
         self.release(connection, held);
     }

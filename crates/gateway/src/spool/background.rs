@@ -91,6 +91,16 @@ impl Background {
         state.failed.take().map_or(Ok(()), Err)
     }
 
+    /// Why a sync failed, if one has since this was asked the last time.
+    pub(super) fn failure(&self) -> Option<String> {
+        self.shared.lock().failed.take()
+    }
+
+    #[cfg(test)]
+    pub(super) fn fail(&self) {
+        self.shared.lock().failed = Some("for a test".into());
+    }
+
     /// What was written is synced otherwise, or not needed.
     pub(super) fn forget(&self) {
         let mut state = self.shared.lock();

@@ -30,6 +30,12 @@ impl Files {
             syncs: Vec::new(),
         })
     }
+
+    /// The last sync counts as failed.
+    #[cfg(test)]
+    pub(super) fn fail_sync(&self) {
+        self.background.fail();
+    }
 }
 
 impl Disk for Files {
@@ -86,7 +92,11 @@ impl Disk for Files {
 
     fn sync_soon(&mut self, file: &Arc<File>) -> io::Result<()> {
         let synced = self.background.written(file, &mut self.syncs);
-        synced.map_err(|text| io::Error::other(format!("fdatasync failed: {text}")))
+        synced.map_err(sync_failed)
+    }
+
+    fn failed_sync(&mut self) -> Option<io::Error> {
+        self.background.failure().map(sync_failed)
     }
 
     fn forget_syncs(&mut self) {
@@ -104,6 +114,10 @@ impl Disk for Files {
     fn finish(&mut self) -> io::Result<()> {
         self.background.finish()
     }
+}
+
+fn sync_failed(text: String) -> io::Error {
+    io::Error::other(format!("fdatasync failed: {text}"))
 }
 
 /// The names in a directory that are text; the spool's are.

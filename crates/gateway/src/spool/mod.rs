@@ -97,6 +97,12 @@ impl Spool {
         self.spool.failure()
     }
 
+    /// Looks whether what was written could be synced since; if not, something waits for
+    /// [`Spool::commit`].
+    pub fn check_syncs(&mut self) {
+        self.spool.check_syncs();
+    }
+
     /// Writes everything pushed, as durably as was asked for. After a failure what wasn't written
     /// is kept, and tried again from time to time with what came since.
     ///
@@ -140,5 +146,35 @@ impl Spool {
     /// A sync failed.
     pub fn sync(&mut self) -> io::Result<()> {
         self.spool.sync()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switchback_wire::{KeyHash, Seq};
+
+    /// Fails if a spool that is idle finds out with its next write only that the last one isn't on
+    /// the disk.
+    #[test]
+    fn a_sync_that_failed_is_noticed_without_a_write() {
+        let path = tempfile::tempdir().unwrap();
+        let directory = SpoolDirectory::open(path.path()).unwrap();
+        let mut preserved = Preservation::default();
+        let every = Durability::EverySecond;
+        let mut spool = Spool::open(&directory, 0, every, u64::MAX, &mut preserved).unwrap();
+        let statistics = WorkerStatistics::default();
+        preserved.keep(KeyHash([1; 16]), b"k", b"v", Seq(1), false, 0, 1);
+        preserved.drain_touched(|kept| spool.push(kept));
+        spool.commit(&preserved, &statistics).unwrap();
+        spool.check_syncs();
+        assert!(!spool.has_unwritten(), "nothing failed");
+        spool.spool.disk_mut().fail_sync();
+        spool.check_syncs();
+        assert!(spool.has_unwritten());
+        spool.commit(&preserved, &statistics).unwrap();
+        assert_eq!((statistics.spool_errors.get(), statistics.spool_rewrites.get()), (1, 1));
+        spool.check_syncs();
+        assert!(!spool.has_unwritten());
     }
 }

@@ -28,6 +28,21 @@ fn replies_that_a_client_does_not_want_are_not_sent() {
     }
 }
 
+/// Fails if a connection that is reset stays without replies, or passes for one of RESP3.
+#[test]
+fn reset_ends_what_replies_were_chosen() {
+    let gateway = start();
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("HELLO 3")[..1], *"%");
+    assert!(client.ask("CLIENT INFO").contains(" resp=3 "));
+    client.send(b"CLIENT REPLY OFF\r\nECHO unheard\r\nRESET\r\nECHO heard\r\n");
+    assert_eq!(client.reply(), b"+RESET\r\n");
+    assert_eq!(client.reply(), b"$5\r\nheard\r\n");
+    assert!(client.ask("CLIENT INFO").contains(" resp=2 "));
+    client.send(b"CLIENT REPLY SKIP\r\nRESET\r\nECHO heard\r\n");
+    assert_eq!(client.reply(), b"$5\r\nheard\r\n");
+}
+
 #[test]
 fn connections_are_killed_by_number_and_address() {
     let gateway = start();
@@ -73,6 +88,16 @@ fn paused_commands_wait_on_all_connections() {
     found.sort();
     assert_eq!(found, [b":1\r\n", b":2\r\n", b":3\r\n", b":4\r\n"]);
     clients.iter_mut().for_each(|client| assert_eq!(client.reply()[0], b'$'));
+
+    // A second pause ends and loosens no earlier one.
+    assert_eq!(other.ask("CLIENT PAUSE 600000 ALL"), "+OK\r\n");
+    assert_eq!(other.ask("CLIENT PAUSE 1 WRITE"), "+OK\r\n");
+    clients[0].send(b"GET a\r\n");
+    clients[0].0.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    std::io::Read::read(&mut clients[0].0, &mut [0]).unwrap_err();
+    clients[0].0.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(other.ask("CLIENT UNPAUSE"), "+OK\r\n");
+    assert_eq!(clients[0].reply()[0], b'$');
 
     // All commands; it is over by itself.
     let began = Instant::now();

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 use switchback_core::client::ClientConfig;
-use switchback_gateway::{ErrorKind, GatewayConfig};
+use switchback_gateway::{Answerer, ErrorKind, GatewayConfig, Transactions};
 
 fn quick() -> GatewayConfig {
     let session = ClientConfig { deadline_us: 300_000, ..ClientConfig::default() };
@@ -280,6 +280,28 @@ fn a_peer_that_stops_sending_still_gets_its_replies() {
     assert_eq!(replies, "+OK\r\n+OK\r\n$1\r\na\r\n$1\r\nb\r\n");
 }
 
+/// Fails if a connection is closed that has sent all, of which not all is executed: when more
+/// commands were waiting than may be under way, its end is read before the scripts behind them.
+#[test]
+fn a_peer_that_stops_sending_has_its_slow_commands_executed() {
+    let gateway = FakeRack::default().start(config());
+    let mut stream = Client::command(&[b"GET", b"k"]).repeat(200);
+    stream.extend(Client::command(&[b"EVAL", b"while true do end", b"0"]).repeat(5));
+    stream.extend(Client::command(&[b"PING"]));
+    for _ in 0..10 {
+        // While this runs, all of the other's bytes and its end arrive.
+        let (mut busy, mut client) = (Client::connect(&gateway), Client::connect(&gateway));
+        busy.send(&Client::command(&[b"EVAL", b"while true do end", b"0"]).repeat(3));
+        client.send(&stream);
+        client.0.shutdown(Shutdown::Write).unwrap();
+        let mut replies = String::new();
+        client.0.read_to_string(&mut replies).unwrap();
+        assert_eq!(replies.matches("$-1\r\n").count(), 200);
+        assert_eq!(replies.matches("-ERR the transaction or script ran").count(), 5);
+        assert!(replies.ends_with("+PONG\r\n"), "{replies}");
+    }
+}
+
 #[test]
 fn connections_that_vanish_leave_nothing_behind() {
     let rack = FakeRack::default();
@@ -429,4 +451,102 @@ fn a_worker_that_dies_is_noticed() {
         assert!(begin.elapsed() < PATIENCE, "the failure goes unnoticed");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Fails if a short word in a command can be answered with long text as often as it is there.
+#[test]
+fn commands_that_name_one_thing_many_times_are_answered_within_the_limit() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { output_bytes_hard: 1 << 20, ..config() });
+    let mut client = Client::connect(&gateway);
+    let number = client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    let commands =
+        [("CLIENT LIST ID", &number[..]), ("COMMAND INFO", "get"), ("COMMAND DOCS", "get")];
+    for (command, word) in commands {
+        let asked = |count: usize| format!("{command}{}", format!(" {word}").repeat(count));
+        let refused = "-ERR the reply would be longer than 1048576 bytes\r\n";
+        assert_eq!(client.ask(&asked(20_000)), refused, "{command}");
+        assert!(client.ask(&asked(2)).matches(word).count() >= 2, "{command}");
+    }
+}
+
+/// Fails if RENAME denies that it has written the new key, when it can't remove the old one.
+#[test]
+fn a_command_that_ends_half_way_does_not_deny_what_it_wrote() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { transactions: Transactions::Batch, ..quick() });
+    let mut client = Client::connect(&gateway);
+    let partly = "-INDETERMINATE some writes of this command have happened, others may or may not: \
+                  no answer from the rack within 300 ms\r\n";
+    let nothing = "-TIMEOUT no answer from the rack within 300 ms; nothing was changed\r\n";
+    // It is answered so many of its packets.
+    for (packets, wanted) in [(0, nothing), (2, partly)] {
+        rack.set(|knobs| knobs.silent_after = None);
+        assert_eq!(client.ask("SET a v"), "+OK\r\n");
+        client.ask("DEL b");
+        let last = rack.packets() + packets;
+        rack.set(|knobs| knobs.silent_after = Some(last));
+        assert_eq!(client.ask("RENAME a b"), wanted);
+    }
+    assert_eq!([b"a", b"b"].map(|key| rack.value(key)), [Some(b"v".into()), Some(b"v".into())]);
+}
+
+/// Fails if replies that wait for one before them are as many as a client sends commands; none of
+/// these has any bytes.
+#[test]
+fn replies_out_of_turn_are_limited_though_they_are_not_wanted() {
+    const PINGS: u64 = 20_000;
+    let rack = FakeRack::default();
+    let gateway = rack.start(config());
+    let mut client = Client::connect(&gateway);
+    assert_eq!(client.ask("GET k"), "$-1\r\n");
+    rack.set(|knobs| knobs.silent = true);
+    let pings = Client::command(&[b"PING"]).repeat(PINGS as usize);
+    client.send(&[&b"CLIENT REPLY OFF\r\nGET k\r\n"[..], &pings].concat());
+    let executed = || gateway.statistics().commands(Answerer::Gateway);
+    let begin = Instant::now();
+    while executed() < 1000 {
+        assert!(begin.elapsed() < PATIENCE, "nothing is executed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(executed() < 10_000, "{} of them are executed", executed());
+    rack.set(|knobs| knobs.silent = false);
+    while executed() < PINGS {
+        assert!(begin.elapsed() < PATIENCE, "{} of them are executed", executed());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Fails if what a command of many keys has read counts only once the last key is read.
+#[test]
+fn what_a_command_has_read_so_far_counts_as_its_connections_memory() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { client_bytes_max: 8 << 20, ..config() });
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    client.call(&[b"SET", b"k", &vec![b'v'; 1 << 20]]);
+    rack.set(|knobs| knobs.silent_key = Some(b"never".to_vec()));
+    let read = "MGET k k k never";
+    other.send(format!("{read}\r\n").as_bytes());
+    assert_eq!(client.ask(&format!("{read}{}", " k".repeat(20))), "", "it is closed");
+    assert_eq!(gateway.statistics().sum(|worker| worker.errors(ErrorKind::Memory)), 1);
+    rack.set(|knobs| knobs.silent_key = None);
+    assert!(other.reply().starts_with(b"*4\r\n$1048576\r\n"));
+}
+
+/// Fails if a write is begun that waited for a session, though its client is gone by then.
+#[test]
+fn a_write_that_waits_goes_with_its_client() {
+    let rack = FakeRack::default();
+    rack.set(|knobs| knobs.no_session = true);
+    let gateway = rack.start(GatewayConfig { wait_max: PATIENCE, ..config() });
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    let number = client.ask("CLIENT ID").trim_matches([':', '\r', '\n']).to_owned();
+    client.send(b"SET k v\r\n");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(other.ask(&format!("CLIENT KILL ID {number}")), ":1\r\n");
+    assert_eq!(client.reply(), b"", "its end");
+    rack.set(|knobs| knobs.no_session = false);
+    assert_eq!(other.ask("SET other v"), "+OK\r\n");
+    assert_eq!((rack.value(b"k"), rack.writes()), (None, 1));
 }

@@ -8,6 +8,7 @@ mod differential;
 mod fake;
 mod hostile;
 mod hot;
+mod logs;
 mod monitor;
 mod scripts;
 mod spool;

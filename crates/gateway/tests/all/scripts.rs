@@ -372,3 +372,27 @@ fn scripts_of_one_connection_do_not_hold_up_another() {
         assert!(errors < SCRIPTS, "all {SCRIPTS} are answered before another connection");
     }
 }
+
+/// Fails if each word of a command is limited, but not the command.
+#[test]
+fn the_words_of_a_command_are_limited_together() {
+    let limits = GatewayConfig { command_bytes_max: 1 << 20, ..config() };
+    let gateway = FakeRack::default().start(limits);
+    let mut client = Client::connect(&gateway);
+    let script = "local s, t = string.rep('x', 1e5), {} for i = 1, tonumber(ARGV[1]) do t[i] = s \
+                  end return redis.pcall('mset', unpack(t))";
+    let mut call = |words: &[u8]| client.call(&[b"EVAL", script.as_bytes(), b"0", words]);
+    assert_eq!(call(b"12"), b"-ERR a command has at most 1048576 bytes\r\n");
+    let others = call(b"2");
+    assert!(others.starts_with(b"-ERR Script attempted to access a non local key"));
+}
+
+/// Fails if what is no number passes for a place in the data.
+#[test]
+fn struct_unpack_refuses_an_offset_that_is_no_number() {
+    let gateway = FakeRack::default().start(config());
+    let mut client = Client::connect(&gateway);
+    let text = eval(&mut client, "return struct.unpack('b', 'x', 0/0)", &[]);
+    assert!(text.contains("bad argument #3") && text.contains("offset must be 1"), "{text}");
+    assert_eq!(eval(&mut client, "return struct.unpack('b', 'x', 1)", &[]), ":120\\r\\n");
+}

@@ -4,6 +4,7 @@ use crate::fake::redis::Redis;
 use crate::fake::{Client, FakeRack, Knobs, config};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::time::{Duration, Instant};
 use switchback_core::client::ClientConfig;
 use switchback_gateway::{Gateway, GatewayConfig, Transactions};
 
@@ -378,4 +379,83 @@ fn a_transaction_that_takes_too_long_changes_nothing() {
     assert_eq!(last, slow);
     assert_eq!(rack.value(b"k").unwrap()[0], b'x');
     assert_eq!(client.ask("STRLEN k"), ":1048576\r\n");
+}
+
+/// Fails if a command of a transaction that EXEC has begun waits for a pause: its worker would look
+/// at nothing else for ever.
+#[test]
+fn a_pause_within_a_transaction_does_not_hold_its_other_commands() {
+    for mode in Transactions::ALL {
+        let (_rack, gateway) = start(&Knobs::default(), mode);
+        let mut client = Client::connect(&gateway);
+        for pause in ["CLIENT PAUSE 600 ALL", "CLIENT PAUSE 600 WRITE"] {
+            let lines = ["MULTI", pause, "PING", "ECHO hi", "EXEC"];
+            client.send(&lines.iter().flat_map(|line| command(line)).collect::<Vec<_>>());
+            let [.., last] = lines.map(|_| client.reply());
+            let wanted = "*3\r\n+OK\r\n+PONG\r\n$2\r\nhi\r\n";
+            assert_eq!(String::from_utf8(last).unwrap(), wanted, "{mode:?} {pause}");
+            assert_eq!(Client::connect(&gateway).ask("CLIENT UNPAUSE"), "+OK\r\n");
+        }
+        assert_eq!(client.ask("SET k v"), "+OK\r\n");
+    }
+}
+
+/// Fails if a transaction is executed without a command that the client has sent in it.
+#[test]
+fn an_argument_that_is_too_long_spoils_its_transaction() {
+    for mode in Transactions::ALL {
+        let (rack, gateway) = start(&Knobs::default(), mode);
+        let mut client = Client::connect(&gateway);
+        assert_eq!(client.ask("MULTI"), "+OK\r\n");
+        assert_eq!(client.ask("SET a 1"), "+QUEUED\r\n");
+        let append = client.call(&[b"APPEND", b"a", &vec![b'x'; 2 << 20]]);
+        assert!(append.starts_with(b"-ERR string exceeds"), "{}", append.escape_ascii());
+        assert_eq!(client.ask("SET a 2"), "+QUEUED\r\n");
+        assert_eq!(ask(&mut client, "EXEC"), ABORTED);
+        assert_eq!(rack.value(b"a"), None);
+    }
+}
+
+/// Fails if what the gateway answers in a transaction has no limit: 4 GiB of it end the process.
+#[test]
+fn what_the_gateway_answers_in_a_transaction_is_limited() {
+    let rack = FakeRack::default();
+    let gateway = rack.start(GatewayConfig { output_bytes_hard: 2 << 20, ..config() });
+    let mut client = Client::connect(&gateway);
+    let mut transaction = |commands: usize| {
+        let echo = Client::command(&[b"ECHO", &[b'x'; 10_000]]);
+        let lines = [command("MULTI"), command("SET k v"), echo.repeat(commands), command("EXEC")];
+        client.send(&lines.concat());
+        (0..commands + 3).map(|_| client.reply()).last().unwrap()
+    };
+    assert_eq!(transaction(210), b"-ERR the reply would be longer than 2097152 bytes\r\n");
+    assert_eq!(rack.value(b"k"), None);
+    assert!(transaction(2).starts_with(b"*3\r\n+OK\r\n$10000\r\n"));
+    assert_eq!(rack.value(b"k").as_deref(), Some(&b"v"[..]));
+}
+
+/// Fails if other connections wait until all scripts of a transaction have taken their time.
+#[test]
+fn others_have_their_turn_between_the_scripts_of_a_transaction() {
+    const SCRIPTS: usize = 100;
+    let (_rack, gateway) = start(&Knobs::default(), Transactions::Batch);
+    let (mut client, mut other) = (Client::connect(&gateway), Client::connect(&gateway));
+    assert_eq!(other.ask("PING"), "+PONG\r\n");
+    let script = Client::command(&[b"EVAL", b"while true do end", b"0"]);
+    let lines = [command("MULTI"), script.repeat(SCRIPTS), command("EXEC")];
+    client.send(&lines.concat());
+    (0..=SCRIPTS).for_each(|_| assert_eq!(client.reply()[0], b'+'));
+    let thread = std::thread::spawn(move || {
+        let begin = Instant::now();
+        assert!(client.reply().starts_with(b"*100\r\n-ERR the transaction or script ran"));
+        begin.elapsed()
+    });
+    let mut longest = Duration::ZERO;
+    while !thread.is_finished() {
+        let begin = Instant::now();
+        assert_eq!(other.ask("PING"), "+PONG\r\n");
+        longest = longest.max(begin.elapsed());
+    }
+    let all = thread.join().unwrap();
+    assert!(longest < all / 2, "one of others waited for {longest:?} of {all:?}");
 }

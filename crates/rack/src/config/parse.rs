@@ -10,12 +10,14 @@ use switchback_core::control::DOMAIN_BYTES_MAX;
 use switchback_core::controller::{ControlBudget, OnLoss, Preserve};
 use switchback_core::topology::CHAINS_MAX;
 use switchback_engine::{ENGINES, Options};
-use switchback_gateway::{Cluster, TlsFiles, Transactions};
+use switchback_gateway::{Cluster, REPLY_BYTES_MAX, TlsFiles, Transactions};
 use switchback_wire::{LAYERS_MAX, Scheme};
 use toml::de::DeTable;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 const MB_MAX: u32 = 1 << 20;
+/// Of replies, in which places have 32 bits.
+const UNREAD_MB_MAX: u32 = (REPLY_BYTES_MAX >> 20) as u32;
 /// A header has 16 bits for the partition.
 const PARTITIONS_MAX: u32 = 1 << 16;
 /// Of all switches and of the sketch: what one process can hold in memory.
@@ -322,7 +324,7 @@ fn gateway(
         transactions: section.choice(reader, "transactions", Transactions::Refuse),
         cluster: section.choice(reader, "cluster", Cluster::Off),
         wait_ms: section.integer(reader, "wait_ms", 1..=DAY_MS, 5000),
-        unread_max_mb: section.small(reader, "unread_max_mb", 2..=MB_MAX, 256),
+        unread_max_mb: section.small(reader, "unread_max_mb", 2..=UNREAD_MB_MAX, 256),
         buffers_max_mb: section.small(reader, "buffers_max_mb", 2..=MB_MAX, 512),
     };
     section.finish(reader);
@@ -356,8 +358,8 @@ fn tls(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<Gateway
     }
 }
 
-/// From the command line, the file or the file that the file names; an empty one means: none, on
-/// purpose.
+/// From the command line, the file or the file that the file names. An empty one is none, but a file
+/// that was to have one and hasn't is refused: it may have been cut off.
 fn password(
     section: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
@@ -374,10 +376,9 @@ fn password(
         (Some(password), _, _) => (password.clone(), String::new()),
         (None, Some((password, _)), _) => (password, section.path_of("password")),
         (None, None, Some(file)) => match read_password(&file) {
-            Ok(text) => (text.strip_suffix('\n').unwrap_or(&text).to_owned(), file_at),
-            Err(error) => {
-                let message =
-                    format!("[gateway] password_file: {} can't be read: {error}", file.display());
+            Ok(text) => (text, file_at),
+            Err(why) => {
+                let message = format!("[gateway] password_file: {} {why}", file.display());
                 reader.problem_at(&file_at, message);
                 return None;
             }
@@ -389,14 +390,26 @@ fn password(
                        more than 512 bytes; no client could send it";
         reader.problem_at(&at, message.to_owned());
     }
-    Some(found)
+    Some(found).filter(|password| !password.is_empty())
 }
 
-/// The beginning of a password file: enough to see whether its password is too long.
-fn read_password(file: &Path) -> std::io::Result<String> {
+/// The password in a file, or what is wrong with the file. Of a longer one as much is read as shows
+/// that it is too long.
+fn read_password(file: &Path) -> Result<String, String> {
     let mut bytes = Vec::new();
-    std::fs::File::open(file)?.take(PASSWORD_BYTES_MAX as u64 + 2).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    std::fs::File::open(file)
+        .and_then(|file| file.take(PASSWORD_BYTES_MAX as u64 + 2).read_to_end(&mut bytes))
+        .map_err(|error| format!("can't be read: {error}"))?;
+    if bytes.last() == Some(&b'\n') {
+        bytes.pop();
+    }
+    if bytes.is_empty() {
+        return Err("has no password: it is empty".to_owned());
+    }
+    if bytes.len() > PASSWORD_BYTES_MAX {
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|_| "isn't UTF-8, as a password has to be".to_owned())
 }
 
 fn client(mut section: Section<'_, '_>, reader: &mut Reader<'_>) -> Client {

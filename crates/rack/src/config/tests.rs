@@ -214,7 +214,44 @@ fn the_command_line_is_checked_too() {
         password: Some(String::new()),
         ..Overrides::default()
     };
-    assert!(RackConfig::load(None, &said).is_ok(), "an empty password is a decision");
+    assert!(wrong(said).contains("(an empty password is none)"));
+}
+
+/// Fails if a reply may be longer than places in it can say.
+#[test]
+fn replies_have_at_most_4095_mib() {
+    let mb = |mb: u32| parse(&format!("[gateway]\nunread_max_mb = {mb}\nbuffers_max_mb = 8192"));
+    assert_eq!(mb(4095).unwrap().gateway.unread_max_mb, 4095);
+    let error = mb(4096).unwrap_err().to_string();
+    assert!(error.contains("out of range; it is an integer from 2 to 4095"), "{error}");
+}
+
+/// Fails if an empty password passes for one: the gateway would be served to other machines, and
+/// ask for a password that no client thinks of.
+#[test]
+fn an_empty_password_is_none_and_an_empty_file_is_a_mistake() {
+    let config = parse("[gateway]\npassword = ''").unwrap();
+    assert_eq!(config.gateway.password, None);
+    assert_eq!(config.shown()["gateway"]["has_password"], false);
+    let said = Overrides { password: Some(String::new()), ..Overrides::default() };
+    let text = "[gateway]\npassword = 'other'";
+    let config = RackConfig::parse(text, "rack.toml", Path::new(""), &said).unwrap();
+    assert_eq!(config.gateway.password, None);
+    let open = parse("[gateway]\nresp = '0.0.0.0:6380'\npassword = ''").unwrap_err().to_string();
+    assert!(open.contains("serves other machines without a password"), "{open}");
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rack.toml");
+    std::fs::write(&file, "[gateway]\npassword_file = 'pw'").unwrap();
+    for (bytes, why) in [
+        (&b""[..], "has no password: it is empty"),
+        (b"\n", "has no password: it is empty"),
+        (b"secret\xff\n", "isn't UTF-8, as a password has to be"),
+    ] {
+        std::fs::write(directory.path().join("pw"), bytes).unwrap();
+        let error = RackConfig::load(Some(&file), &Overrides::default()).unwrap_err().to_string();
+        assert!(error.contains("[gateway] password_file: ") && error.contains(why), "{error}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{no_subcommand, wrong_arity};
 use crate::command::{Spec, Verb, glob};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse, refuse_command};
-use crate::failure::ErrorKind;
+use crate::failure::{ErrorKind, Failure};
 use crate::resp::{Args, write};
 use crate::running::Running;
 use crate::shared::Shared;
@@ -22,25 +22,52 @@ pub(crate) fn command(running: &mut Running, shared: &Shared, id: ConnectionId, 
         }
         b"count" => wrong_arity(running, id, "command|count"),
         b"info" if args.len() == 2 => put(running, &|out, resp3| every(out, resp3)),
-        b"info" => put(running, &|out, resp3| {
-            write::array(out, args.len() - 2);
-            for name in args.from(2) {
-                match Verb::from_name(name) {
-                    Some(verb) => one(out, verb.spec(), resp3),
-                    None => write::null(out, resp3),
-                }
-            }
-        }),
+        b"info" => {
+            let asked: Vec<_> = args.from(2).map(Verb::from_name).collect();
+            put_each(running, id, write_array, &asked, |out, verb, resp3| match verb {
+                Some(verb) => one(out, verb.spec(), resp3),
+                None => write::null(out, resp3),
+            });
+        }
         b"docs" => {
             let asked: Vec<Verb> = match args.len() {
                 2 => Verb::all().collect(),
                 _ => args.from(2).filter_map(Verb::from_name).collect(),
             };
-            put(running, &|out, resp3| docs(out, &asked, resp3));
+            put_each(running, id, write::map, &asked, |out, verb, resp3| {
+                docs(out, verb.spec(), resp3);
+            });
         }
         b"list" => list(running, id, args),
         _ => no_subcommand(running, shared, id, args),
     }
+}
+
+fn write_array(out: &mut Vec<u8>, length: usize, _: bool) {
+    write::array(out, length);
+}
+
+/// Answers with an entry for each command that was asked for. One may be there a million times, so
+/// the limit of replies counts while they are written.
+fn put_each<T: Copy>(
+    running: &mut Running,
+    id: ConnectionId,
+    head: impl FnOnce(&mut Vec<u8>, usize, bool),
+    asked: &[T],
+    entry: impl Fn(&mut Vec<u8>, T, bool),
+) {
+    let Some(connection) = running.outbox.replies.connections.get(id) else { return };
+    let (resp3, bytes_max) = (connection.resp3, running.config.output_bytes_hard);
+    let mut reply = Vec::new();
+    head(&mut reply, asked.len(), resp3);
+    for &one in asked {
+        entry(&mut reply, one, resp3);
+        if reply.len() > bytes_max {
+            let failure = Failure::ReplyLength(bytes_max);
+            return refuse(running, id, failure.kind(), &failure.text());
+        }
+    }
+    answer_here(running, id, Some(Verb::Command), |out, _| out.extend_from_slice(&reply));
 }
 
 fn list(running: &mut Running, id: ConnectionId, args: Args<'_>) {
@@ -91,17 +118,11 @@ fn one(out: &mut Vec<u8>, spec: &Spec, resp3: bool) {
     write::array(out, 0);
 }
 
-fn docs(out: &mut Vec<u8>, verbs: &[Verb], resp3: bool) {
-    write::map(out, verbs.len(), resp3);
-    for verb in verbs {
-        let spec = verb.spec();
-        write::bulk(out, spec.name.as_bytes());
-        write::map(out, 3, resp3);
-        for (key, value) in
-            [("summary", spec.summary), ("since", spec.since), ("group", spec.group)]
-        {
-            write::bulk(out, key.as_bytes());
-            write::bulk(out, value.as_bytes());
-        }
+fn docs(out: &mut Vec<u8>, spec: &Spec, resp3: bool) {
+    write::bulk(out, spec.name.as_bytes());
+    write::map(out, 3, resp3);
+    for (key, value) in [("summary", spec.summary), ("since", spec.since), ("group", spec.group)] {
+        write::bulk(out, key.as_bytes());
+        write::bulk(out, value.as_bytes());
     }
 }

@@ -3,7 +3,7 @@
 use super::{Verb, no_subcommand, ok, wrong_arity};
 use crate::connection::ConnectionId;
 use crate::execute::{answer_here, refuse};
-use crate::failure::ErrorKind;
+use crate::failure::{ErrorKind, Failure};
 use crate::resp::{Args, parse_i64, write};
 use crate::running::Running;
 use crate::shared::{ClientInfo, Pause, Shared};
@@ -68,13 +68,13 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
             Ok(text) => answer_here(running, id, Some(Verb::Client), |out, resp3| {
                 write::verbatim(out, &text, resp3)
             }),
-            Err(text) => refuse(running, id, ErrorKind::Command, &text),
+            Err(failure) => refuse(running, id, failure.kind(), &failure.text()),
         },
         ("reply", 3) => reply(running, id, args.get(2)),
         ("kill", 3..) => kill(running, shared, id, args),
         ("pause", 3 | 4) => pause(running, shared, id, args),
         ("unpause", 2) => {
-            shared.pause(Pause::default());
+            shared.unpause();
             ok(running, id, Verb::Client);
         }
         // No connection waits in a command, and nothing is tracked.
@@ -101,22 +101,32 @@ pub(crate) fn client(running: &mut Running, shared: &Shared, id: ConnectionId, a
 }
 
 /// What CLIENT LIST says: all connections, those of a type, or those of some numbers.
-fn listed(shared: &Shared, args: Args<'_>) -> Result<String, String> {
+fn listed(shared: &Shared, args: Args<'_>) -> Result<String, Failure> {
     let option = args.from(2).next().map(<[u8]>::to_ascii_lowercase);
     let clients = shared.clients();
     let all = || clients.iter().map(|(&number, info)| describe(number, info)).collect();
     match (option.as_deref(), args.len()) {
         (None, _) => Ok(all()),
-        (Some(b"type"), 4) => Ok(if is_normal(args.get(3))? { all() } else { String::new() }),
-        (Some(b"id"), 4..) => args
-            .from(3)
-            .map(|number| {
-                let number = parse_i64(number).ok_or("ERR Invalid client ID")?;
-                let found = u64::try_from(number).ok().and_then(|it| Some((it, clients.get(&it)?)));
-                Ok(found.map_or(String::new(), |(number, info)| describe(number, info)))
-            })
-            .collect(),
-        _ => Err("ERR syntax error".into()),
+        (Some(b"type"), 4) => match is_normal(args.get(3)).map_err(Failure::Text)? {
+            true => Ok(all()),
+            false => Ok(String::new()),
+        },
+        (Some(b"id"), 4..) => {
+            let bytes_max = shared.config.output_bytes_hard;
+            let mut text = String::new();
+            for number in args.from(3) {
+                let number = parse_i64(number).ok_or(Failure::Static("ERR Invalid client ID"))?;
+                let Ok(number) = u64::try_from(number) else { continue };
+                let Some(info) = clients.get(&number) else { continue };
+                text.push_str(&describe(number, info));
+                // One number may be there a million times.
+                if text.len() > bytes_max {
+                    return Err(Failure::ReplyLength(bytes_max));
+                }
+            }
+            Ok(text)
+        }
+        _ => Err(Failure::Syntax),
     }
 }
 
@@ -252,8 +262,9 @@ fn pause(running: &mut Running, shared: &Shared, id: ConnectionId, args: Args<'_
     let text = match parse_i64(args.get(2)).map(u64::try_from) {
         Some(Ok(ms)) => {
             let time = Duration::from_millis(ms.min(PAUSE_MS_MAX));
-            let until_us = running.now.monotonic_us + time.as_micros() as u64;
-            shared.pause(Pause { until_us, writes_only });
+            let now_us = running.now.monotonic_us;
+            let until_us = now_us + time.as_micros() as u64;
+            shared.pause(Pause { until_us, writes_only }, now_us);
             return ok(running, id, Verb::Client);
         }
         Some(Err(_)) => "ERR timeout is negative",

@@ -29,10 +29,16 @@ pub(crate) fn latency(running: &mut Running, shared: &Shared, id: ConnectionId, 
             put(running, &|out, resp3| write::verbatim(out, &text, resp3));
         }
         (b"histogram", _) => {
-            let asked: Vec<Verb> = match args.len() {
-                2 => Verb::all().collect(),
-                _ => args.from(2).filter_map(Verb::from_name).collect(),
-            };
+            let mut asked: Vec<Verb> = Vec::new();
+            // Each once, though a million names may be there.
+            for verb in args.from(2).filter_map(Verb::from_name) {
+                if !asked.contains(&verb) {
+                    asked.push(verb);
+                }
+            }
+            if args.len() == 2 {
+                asked.extend(Verb::all());
+            }
             put(running, &|out, resp3| histograms(out, shared, &asked, resp3));
         }
         (b"graph", 3) => no_subcommand(running, shared, id, args),

@@ -176,6 +176,7 @@ impl Engine {
             let mut host = lock(&self.host);
             let (failure, resp3) = (host.failure.take(), host.resp3);
             let is_tight = std::mem::take(&mut host.is_tight);
+            host.end();
             drop(host);
             if is_tight || failure.is_some() {
                 self.limit_memory(0);
@@ -189,7 +190,9 @@ impl Engine {
             resp3
         };
         match result {
-            Ok((true, value)) => Form { resp3, script_resp3 }.write(out, &value, 0),
+            Ok((true, value)) => {
+                return Form::new(&self.host, resp3, script_resp3).write(out, &value, 0);
+            }
             Ok((false, Value::Table(error))) => {
                 write::error(out, &error_text(&error, &call.script.sha))
             }
@@ -524,5 +527,43 @@ mod tests {
         }
         let make = "local V = 'aaaaaaaaaa' for i = 1, 14 do V = V .. V end";
         assert!(!looks_at_clock(&mut engine, make), "nor does it look by itself");
+    }
+
+    /// An engine of a gateway that answers with this many bytes at most.
+    fn engine_of(reply_bytes_max: usize) -> Engine {
+        let config = GatewayConfig { output_bytes_hard: reply_bytes_max, ..Default::default() };
+        let statistics = Arc::new(GatewayStatistics::new(1));
+        let shared = Shared::new(Arc::new(config), statistics, Vec::new(), Vec::new(), None);
+        Engine::new(Arc::new(Mutex::new(Host::new(&shared, 0)))).unwrap()
+    }
+
+    /// How a script ends, and how long its reply is by then.
+    fn outcome(engine: &mut Engine, text: &str) -> (Result<(), Failure>, usize) {
+        let script = engine.compile(sha(text.as_bytes()), text.as_bytes().into()).unwrap();
+        let (keys, arguments) = (Words::default(), Words::default());
+        let call = Call { script, read_only: false, keys, arguments };
+        lock(&engine.host).budget = Budget::default();
+        let mut reply = Vec::new();
+        let result = engine.run(&call, &mut reply, false);
+        (result, reply.len())
+    }
+
+    /// Fails if a reply is measured once it is made: of few tables many bytes can be made.
+    #[test]
+    fn a_reply_ends_where_it_gets_too_long_or_takes_too_long() {
+        let bytes_max = 256 << 10;
+        let mut engine = engine_of(bytes_max);
+        let same = "local s, t = string.rep('x', 1e4), {} for i = 1, 100 do t[i] = s end return t";
+        let (result, length) = outcome(&mut engine, same);
+        assert_eq!(result, Err(Failure::ReplyLength(bytes_max)));
+        assert!(length <= bytes_max, "{length}");
+        let mut engine = engine_of(16 << 20);
+        for doubled in ["{t, t}", "{map = {[1] = t, [2] = t}}", "{err = 1, t, t}"] {
+            let text = format!("local t = {{}} for i = 1, 24 do t = {doubled} end return t");
+            let (result, _) = outcome(&mut engine, &text);
+            assert!(matches!(result, Err(Failure::TooSlow(_))), "{text}: {result:?}");
+        }
+        assert_eq!(outcome(&mut engine, "return {1, {2, 'x'}}"), (Ok(()), 23));
+        assert_eq!(outcome(&mut engine, "local t = {1, 2, 3, 4} t[2] = nil return t"), (Ok(()), 8));
     }
 }

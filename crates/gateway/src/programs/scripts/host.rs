@@ -17,6 +17,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use switchback_wire::VALUE_BYTES_MAX;
 
+/// Buffers of one script's commands longer than this aren't kept for the next one.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
 /// What a script is told in which nothing counts any more.
 pub(super) const TIME_IS_OVER: &CStr = c"its time is over";
 
@@ -40,7 +43,7 @@ pub(super) fn lock(host: &Mutex<Host>) -> MutexGuard<'_, Host> {
 }
 
 /// Work of a library's function that is put together before the budget is told.
-const METERED: usize = 10_000;
+pub(super) const METERED: usize = 10_000;
 
 /// What a library's function does, by and by.
 pub(super) struct Meter<'a> {
@@ -83,6 +86,10 @@ pub(crate) struct Host {
     pub(crate) budget: Budget,
     /// Why the script that runs can't go on. Nothing of it counts.
     pub(crate) failure: Option<Failure>,
+    /// The longest reply of a program.
+    pub(super) reply_bytes_max: usize,
+    /// The longest command of a script.
+    command_bytes_max: usize,
     /// It may not write.
     pub(crate) read_only: bool,
     /// What it is answered in.
@@ -103,9 +110,11 @@ pub(crate) struct Host {
 impl Host {
     pub(crate) fn new(shared: &Shared, worker: usize) -> Host {
         Host {
-            copies: Copies::default(),
+            copies: Copies::new(shared.config.output_bytes_hard),
             budget: Budget::default(),
             failure: None,
+            reply_bytes_max: shared.config.output_bytes_hard,
+            command_bytes_max: shared.config.command_bytes_max,
             read_only: false,
             resp3: false,
             is_tight: false,
@@ -155,9 +164,21 @@ impl Host {
             self.reply.clear();
             write::error(&mut self.reply, &text);
         }
-        let work = self.bytes.len() + self.reply.len() + self.copies.take_work();
+        let work = self.reply.len() + self.copies.take_work();
         self.may_go_on(|budget| budget.spend(work));
         &self.reply
+    }
+
+    /// A script has ended, and nothing looks at its last reply any more.
+    pub(super) fn end(&mut self) {
+        for buffer in [&mut self.bytes, &mut self.reply] {
+            if buffer.capacity() > KEPT_BYTES_MAX {
+                *buffer = Vec::new();
+            }
+        }
+        if self.ranges.capacity() > KEPT_BYTES_MAX / size_of::<Range>() {
+            self.ranges = Vec::new();
+        }
     }
 
     fn take<'w>(&mut self, words: impl Iterator<Item = Word<'w>>) -> Checked<()> {
@@ -166,7 +187,19 @@ impl Host {
         for word in words {
             let from = self.bytes.len();
             match word {
-                Word::Text(text) => self.bytes.extend_from_slice(text),
+                Word::Text(text) if text.len() > VALUE_BYTES_MAX => {
+                    return Err(Failure::ValueLength.to_string());
+                }
+                // Of one string thousands of words can be made.
+                Word::Text(text) if text.len() > self.command_bytes_max - from => {
+                    return Err(Failure::CommandLength(self.command_bytes_max).to_string());
+                }
+                Word::Text(text) => {
+                    self.bytes.extend_from_slice(text);
+                    if !self.may_go_on(|budget| budget.spend(text.len())) {
+                        return Err(TIME_IS_OVER.to_string_lossy().into_owned());
+                    }
+                }
                 Word::Number(number) => match number::integral(number) {
                     Some(number) => {
                         self.bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes())
@@ -179,8 +212,8 @@ impl Host {
                     );
                 }
             }
-            if self.bytes.len() - from > VALUE_BYTES_MAX {
-                return Err(Failure::ValueLength.to_string());
+            if self.bytes.len() > self.command_bytes_max {
+                return Err(Failure::CommandLength(self.command_bytes_max).to_string());
             }
             self.ranges.push(Range::new(from, self.bytes.len()));
         }

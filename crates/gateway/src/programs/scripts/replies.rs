@@ -1,11 +1,18 @@
 //! Replies as scripts have them, both ways.
 
+use super::host::{Host, METERED, lock};
 use super::number;
+use crate::failure::Failure;
 use crate::resp::{parse_i64, write};
 use mlua::{Table, Value};
+use std::cell::Cell;
+use std::sync::Mutex;
 
 /// Tables within tables of a script's reply.
 const DEPTH_MAX: usize = 128;
+/// About the nanoseconds that it takes to look at a value, and at the fields of a table.
+const VALUE_WORK: usize = 100;
+const TABLE_WORK: usize = 1000;
 
 /// The first line of a reply in RESP.
 pub(super) struct Line<'a> {
@@ -37,18 +44,54 @@ impl<'a> Line<'a> {
 }
 
 /// How a script's value is answered.
-pub(super) struct Form {
+pub(super) struct Form<'a> {
     /// The client speaks RESP3.
     pub(super) resp3: bool,
     /// The script has said that it does.
     pub(super) script_resp3: bool,
+    /// The longest reply.
+    bytes_max: usize,
+    host: &'a Mutex<Host>,
+    /// Work that the budget wasn't told of yet.
+    work: Cell<usize>,
 }
 
-impl Form {
+impl<'a> Form<'a> {
+    pub(super) fn new(host: &'a Mutex<Host>, resp3: bool, script_resp3: bool) -> Form<'a> {
+        let bytes_max = lock(host).reply_bytes_max;
+        Form { resp3, script_resp3, bytes_max, host, work: Cell::new(0) }
+    }
+
+    /// Takes note of `work`, and of so many bytes that are to be appended. A table may be within
+    /// others many times: what a script returns has no size that its memory would limit.
+    fn spend(&self, out: &[u8], work: usize, bytes: usize) -> Result<(), Failure> {
+        if out.len().saturating_add(bytes) > self.bytes_max {
+            return Err(Failure::ReplyLength(self.bytes_max));
+        }
+        let work = self.work.get() + work + bytes;
+        self.work.set(if work < METERED { work } else { 0 });
+        if work < METERED { Ok(()) } else { lock(self.host).budget.spend_on_reply(work) }
+    }
+
     /// Appends what a script returned.
-    pub(super) fn write(&self, out: &mut Vec<u8>, value: &Value, depth: usize) {
+    ///
+    /// # Errors
+    ///
+    /// It is longer than a reply may be, or the script's time is over.
+    pub(super) fn write(
+        &self,
+        out: &mut Vec<u8>,
+        value: &Value,
+        depth: usize,
+    ) -> Result<(), Failure> {
+        if let Value::String(text) = value {
+            let text = text.as_bytes();
+            self.spend(out, VALUE_WORK, text.len())?;
+            write::bulk(out, &text);
+            return Ok(());
+        }
+        self.spend(out, VALUE_WORK, 0)?;
         match value {
-            Value::String(text) => write::bulk(out, &text.as_bytes()),
             Value::Integer(number) => write::integer(out, *number),
             // As x86 converts what is out of range.
             Value::Number(number) if !(-9.3e18..9.2e18).contains(number) => {
@@ -65,50 +108,80 @@ impl Form {
             Value::Table(_) if depth > DEPTH_MAX => {
                 write::error(out, "ERR reached lua stack limit");
             }
-            Value::Table(table) => self.write_table(out, table, depth),
+            Value::Table(table) => return self.write_table(out, table, depth),
             _ => write::null(out, self.resp3),
         }
+        Ok(())
     }
 
-    fn write_table(&self, out: &mut Vec<u8>, table: &Table, depth: usize) {
+    fn write_table(&self, out: &mut Vec<u8>, table: &Table, depth: usize) -> Result<(), Failure> {
+        self.spend(out, TABLE_WORK, 0)?;
         let field = |name: &str| table.raw_get::<Value>(name).unwrap_or(Value::Nil);
         if let Value::String(text) = field("err") {
-            return write::error(out, &String::from_utf8_lossy(&text.as_bytes()));
+            self.spend(out, 0, text.as_bytes().len())?;
+            write::error(out, &String::from_utf8_lossy(&text.as_bytes()));
+            return Ok(());
         }
         if let Value::String(text) = field("ok") {
+            self.spend(out, 0, text.as_bytes().len())?;
             let text = String::from_utf8_lossy(&text.as_bytes()).replace(['\r', '\n'], " ");
-            return write::simple(out, &text);
+            write::simple(out, &text);
+            return Ok(());
         }
         if let Value::Number(number) = field("double") {
             let text = number::general(number, 17);
-            return match self.resp3 {
+            match self.resp3 {
                 true => out.extend_from_slice(format!(",{text}\r\n").as_bytes()),
                 false => write::bulk(out, text.as_bytes()),
-            };
+            }
+            return Ok(());
         }
         if let Value::Table(map) = field("map") {
-            write::map(out, count(&map), self.resp3);
-            for (key, value) in map.pairs::<Value, Value>().flatten() {
-                self.write(out, &key, depth + 1);
-                self.write(out, &value, depth + 1);
-            }
-            return;
+            write::map(out, self.count(out, &map)?, self.resp3);
+            return map.pairs::<Value, Value>().flatten().try_for_each(|(key, value)| {
+                self.write(out, &key, depth + 1)?;
+                self.write(out, &value, depth + 1)
+            });
         }
         if let Value::Table(set) = field("set") {
-            write::set(out, count(&set), self.resp3);
-            let pairs = set.pairs::<Value, Value>().flatten();
-            pairs.for_each(|(key, _)| self.write(out, &key, depth + 1));
-            return;
+            write::set(out, self.count(out, &set)?, self.resp3);
+            let mut pairs = set.pairs::<Value, Value>().flatten();
+            return pairs.try_for_each(|(key, _)| self.write(out, &key, depth + 1));
         }
-        // One after the other: mlua has room for some thousand values at a time.
-        let at = |place: usize| table.raw_get::<Value>(place).unwrap_or(Value::Nil);
-        let length = (1..).take_while(|place| !at(*place).is_nil()).count();
-        write::array(out, length);
-        (1..=length).for_each(|place| self.write(out, &at(place), depth + 1));
+        self.write_sequence(out, table, depth)
     }
-}
 
-/// How many fields a table has.
-fn count(table: &Table) -> usize {
-    table.pairs::<Value, Value>().flatten().count()
+    /// Appends the elements up to the first that isn't there. One after the other: mlua has room
+    /// for some thousand values at a time.
+    fn write_sequence(
+        &self,
+        out: &mut Vec<u8>,
+        table: &Table,
+        depth: usize,
+    ) -> Result<(), Failure> {
+        let (thought, head) = (table.raw_len(), out.len());
+        write::array(out, thought);
+        let (begin, mut length) = (out.len(), 0);
+        for value in table.sequence_values::<Value>().map_while(Result::ok) {
+            self.write(out, &value, depth + 1)?;
+            length += 1;
+        }
+        // Lua finds an end, which isn't the first one if there is a hole before it.
+        if length != thought {
+            let mut right = Vec::new();
+            write::array(&mut right, length);
+            out.splice(head..begin, right);
+        }
+        Ok(())
+    }
+
+    /// How many fields a table has.
+    fn count(&self, out: &[u8], table: &Table) -> Result<usize, Failure> {
+        let mut count = 0;
+        for _ in table.pairs::<Value, Value>().flatten() {
+            self.spend(out, VALUE_WORK, 0)?;
+            count += 1;
+        }
+        Ok(count)
+    }
 }

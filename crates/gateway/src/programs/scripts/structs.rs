@@ -175,7 +175,7 @@ pub(super) fn unpack(lua: &Lua, values: &MultiValue) -> Checked<Vec<Value>> {
     let text = bytes(values, 1, "unpack")?;
     let data = bytes(values, 2, "unpack")?;
     let from = if values.len() < 3 { 1.0 } else { number(values, 3, "unpack")? };
-    if from < 1.0 {
+    if from.is_nan() || from < 1.0 {
         return Err(bad_argument(3, "unpack", "offset must be 1 or greater"));
     }
     let mut position = from as usize - 1;

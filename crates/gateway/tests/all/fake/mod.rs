@@ -161,7 +161,9 @@ impl FakeUplink {
         records.packets += 1;
         let knobs = records.knobs.clone();
         let writes = matches!(packet.parse().unwrap().header.op, Op::Write | Op::Delete);
-        if knobs.silent || (knobs.silent_writes && writes) {
+        let is_silent = knobs.silent_key.is_some_and(|key| packet.parse().unwrap().key == key);
+        let is_late = knobs.silent_after.is_some_and(|last| records.packets > last);
+        if knobs.silent || is_silent || is_late || (knobs.silent_writes && writes) {
             return Sent::OnItsWay;
         }
         let first_new = self.answers.len();

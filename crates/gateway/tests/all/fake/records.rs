@@ -23,6 +23,10 @@ pub struct Knobs {
     pub silent: bool,
     /// No write is.
     pub silent_writes: bool,
+    /// No packet of this key is answered.
+    pub silent_key: Option<Vec<u8>>,
+    /// No packet is after so many from the rack's beginning.
+    pub silent_after: Option<u64>,
     /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
     pub null: bool,
     /// Workers die.
@@ -49,6 +53,8 @@ impl Default for Knobs {
             reordering: 0,
             silent: false,
             silent_writes: false,
+            silent_after: None,
+            silent_key: None,
             null: false,
             broken: false,
             no_session: false,
