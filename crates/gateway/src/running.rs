@@ -554,7 +554,7 @@ impl Running {
             };
             let is_orphan = self.outbox.replies.connections.get(id).is_none();
             let result = match (refused, work) {
-                // Nobody waits for it any more, so it isn't begun.
+                // Its connection is gone, so it isn't begun.
                 _ if is_orphan => Err(SubmitError::NoSession),
                 (Some(error), _) => Err(error),
                 (None, Work::Operation(at)) => self.submit(link, at),

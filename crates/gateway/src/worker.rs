@@ -24,8 +24,8 @@ pub(crate) const WAKER: Token = Token(usize::MAX);
 
 /// Packets taken between two looks at the sockets.
 const PACKETS_MAX: usize = 4096;
-/// How often the log tells of connections that were closed, for their memory or for speaking HTTP, or
-/// not accepted, so that hostile clients can't fill the disk with lines.
+/// How often the log tells of connections that were closed, for their memory or for speaking HTTP,
+/// or not accepted, so that hostile clients can't fill the disk with lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 /// How long a client may take none of its replies before its further commands are executed all the
 /// same.

@@ -175,8 +175,8 @@ impl<D: Disk> Spool<D> {
         self.missing.contains(key)
     }
 
-    /// Looks whether what was written could be synced since. If it couldn't, only other bytes can be
-    /// trusted: the next [`Spool::commit`] rewrites it, and there is something to commit.
+    /// Looks whether what was written could be synced since. If it couldn't, only other bytes can
+    /// be trusted: the next [`Spool::commit`] rewrites it, and there is something to commit.
     pub fn check_syncs(&mut self) {
         if let Some(error) = self.disk.failed_sync() {
             tracing::error!(%error, directory = self.disk.place(), "the spool is rewritten");

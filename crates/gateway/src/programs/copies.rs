@@ -50,7 +50,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Of a gateway whose replies have at most so many bytes.
+    /// Of a gateway whose replies have at most `reply_bytes_max` bytes.
     pub(crate) fn new(reply_bytes_max: usize) -> Copies {
         Copies { reply_bytes_max, ..Copies::default() }
     }

@@ -479,7 +479,7 @@ fn a_command_that_ends_half_way_does_not_deny_what_it_wrote() {
     let partly = "-INDETERMINATE some writes of this command have happened, others may or may not: \
                   no answer from the rack within 300 ms\r\n";
     let nothing = "-TIMEOUT no answer from the rack within 300 ms; nothing was changed\r\n";
-    // It is answered so many of its packets.
+    // The first `packets` of it are answered.
     for (packets, wanted) in [(0, nothing), (2, partly)] {
         rack.set(|knobs| knobs.silent_after = None);
         assert_eq!(client.ask("SET a v"), "+OK\r\n");

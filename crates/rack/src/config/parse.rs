@@ -358,8 +358,8 @@ fn tls(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<Gateway
     }
 }
 
-/// From the command line, the file or the file that the file names. An empty one is none, but a file
-/// that was to have one and hasn't is refused: it may have been cut off.
+/// From the command line, the file or the file that the file names. An empty one is none, but a
+/// file that was to have one and hasn't is refused: it may have been cut off.
 fn password(
     section: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,

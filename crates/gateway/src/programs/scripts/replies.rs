@@ -62,7 +62,7 @@ impl<'a> Form<'a> {
         Form { resp3, script_resp3, bytes_max, host, work: Cell::new(0) }
     }
 
-    /// Takes note of `work`, and of so many bytes that are to be appended. A table may be within
+    /// Takes note of `work`, and of `bytes` that are to be appended. A table may be within
     /// others many times: what a script returns has no size that its memory would limit.
     fn spend(&self, out: &[u8], work: usize, bytes: usize) -> Result<(), Failure> {
         if out.len().saturating_add(bytes) > self.bytes_max {

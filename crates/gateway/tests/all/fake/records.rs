@@ -25,7 +25,7 @@ pub struct Knobs {
     pub silent_writes: bool,
     /// No packet of this key is answered.
     pub silent_key: Option<Vec<u8>>,
-    /// No packet is after so many from the rack's beginning.
+    /// No packet is answered after this many from the rack's beginning.
     pub silent_after: Option<u64>,
     /// Nothing is stored: reads find the same value, writes are absorbed. (For measurements.)
     pub null: bool,
