@@ -170,9 +170,11 @@ impl Message {
     pub fn since(&self) -> u16 {
         let is_of_backups = match self {
             Message::ToSwitch(Command { body: SwitchCommand::Views(_), .. })
-            | Message::ToNode(Command { body: NodeCommand::Views(_), .. }) => {
-                return NEWEST_VERSION;
-            }
+            | Message::ToNode(Command {
+                body: NodeCommand::Views(_) | NodeCommand::Joins { .. } | NodeCommand::Begin,
+                ..
+            })
+            | Message::FromNode(NodeReport::Join { .. }) => return NEWEST_VERSION,
             Message::ToNode(command) => {
                 matches!(command.body, NodeCommand::FlushSoon | NodeCommand::Checkpoint(_))
             }
@@ -275,6 +277,7 @@ impl NodeCommand {
         match self {
             NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
             NodeCommand::Views(its) => views(its),
+            NodeCommand::Joins { joins, .. } => list(joins, PARTITIONS_MAX, "number of joins", any),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
             NodeCommand::RegisterCopies(copies) => batch(copies, |copy| {
@@ -285,6 +288,7 @@ impl NodeCommand {
             }
             NodeCommand::Release { .. }
             | NodeCommand::OfferAgain
+            | NodeCommand::Begin
             | NodeCommand::FlushSoon
             | NodeCommand::Checkpoint(_) => Ok(()),
         }
@@ -300,6 +304,7 @@ impl NodeReport {
             }
             NodeReport::Done { chain: its, error, .. } => chain(*its).and_then(|()| text(error)),
             NodeReport::Offers { offers, .. } => batch(offers, |offer| key(&offer.key)),
+            NodeReport::Join { epoch: its, .. } => epoch(*its),
         }
     }
 }

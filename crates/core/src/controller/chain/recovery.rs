@@ -581,16 +581,28 @@ impl Chain {
     /// Releases a node: it takes nothing any more that is older than the epoch.
     fn release_node(&mut self, cx: &Context<'_>, node: u16) {
         let floor = Seq::new(cx.directory.epoch(self.id), 0);
+        // What a node that has nothing lacks, others don't: then it is left out, and joins.
+        let is_new = cx.directory.recovered_epoch(self.id) == 0;
+        if cx.directory.is_replicated() && (is_new || !cx.directory.has_others(node)) {
+            self.command_node(cx, node, NodeCommand::Begin);
+        }
         self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
     /// A node said hello: is it where it should be?
     pub(super) fn node_lags(&mut self, cx: &Context<'_>, node: u16) {
-        if !self.is_serving() || !cx.directory.holders(self.id).contains(&node) {
+        let is_of =
+            cx.directory.holders(self.id).contains(&node) || cx.directory.is_joiner(self.id, node);
+        if !self.is_serving() || !is_of {
             return;
         }
         let moves = |order: &Order| {
-            matches!(order, Order::Node(NodeCommand::Epoch(_) | NodeCommand::Release { .. }))
+            matches!(
+                order,
+                Order::Node(
+                    NodeCommand::Epoch(_) | NodeCommand::Release { .. } | NodeCommand::Begin
+                )
+            )
         };
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
