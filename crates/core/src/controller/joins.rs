@@ -85,6 +85,15 @@ impl Controller {
         }
     }
 
+    /// A node has restarted. What it said of its copies is of the life before: it says it again,
+    /// unless it has lost them.
+    pub(super) fn joiner_restarted(&mut self, node: u16) {
+        let directory = &self.directory;
+        let is_other =
+            |partition: &u16| directory.join(*partition).is_none_or(|it| it.node != node);
+        self.copied.retain(|partition, _| is_other(partition));
+    }
+
     /// A node said hello. If it has nothing, although it has stored partitions of a recovered epoch,
     /// it has lost all: others go on without it.
     pub(super) fn lose_empty_node(&mut self, now: Now, node: u16) {

@@ -313,6 +313,9 @@ impl Controller {
             NodeReport::Hello { boot, address, chains, failure } => {
                 let hello = NodeHello { boot, address, chains, failure };
                 let change = self.members.node_said_hello(now, node, hello);
+                if change.restarted {
+                    self.joiner_restarted(node);
+                }
                 self.lose_empty_node(now, node);
                 let (chains, mut cx) = self.split(now);
                 chains.iter_mut().for_each(|chain| chain.node_said_hello(&mut cx, node, change));

@@ -89,9 +89,10 @@ impl Shim {
             NodeCommand::Begin => {
                 if self.chains[chain].is_fresh() {
                     self.chains[chain].begin();
-                    self.set_state(chain, id);
-                } else {
-                    self.done(chain, id, None);
+                }
+                match self.chains[chain].is_serving() {
+                    true => self.done(chain, id, None),
+                    false => self.set_state(chain, id),
                 }
             }
             NodeCommand::FlushSoon => self.submit(chain, id, |id| EngineOp::FlushSoon { id }),
