@@ -74,6 +74,7 @@ const JOINED: &[Check] = &[
     Check::AcknowledgedWriteLost,
     Check::SeenValueVanished,
     Check::Stored,
+    Check::ReleasedTooEarly,
     Check::MembersLackTold,
     Check::ChainOrder,
     Check::ReplicasDiffer,
@@ -852,14 +853,14 @@ impl Ablation {
             "a node that has joined answers once all that its source had came before",
             Mechanisms { open_after_flush: false, ..ALL },
         )
-        .of_replicas(400)
+        .of_replicas(40)
         .by(JOINED),
         parts(
             "member-before-open",
             "a node that has joined is a member once it has opened",
             Mechanisms { member_once_open: false, ..ALL },
         )
-        .of_replicas(400)
+        .of_replicas(40)
         .by(JOINED),
         parts(
             "source-change-goes-on",
@@ -873,14 +874,15 @@ impl Ablation {
             "a node joins with nothing of the partition",
             Mechanisms { join_empty: false, ..ALL },
         )
-        .of_replicas(400)
+        .of_replicas(100)
+        .hinted(14)
         .by(JOINED),
         parts(
             "copy-without-marks",
             "marks are part of the copy for a node that joins",
             Mechanisms { marks_copied: false, ..ALL },
         )
-        .of_replicas(400)
+        .of_replicas(40)
         .by(JOINED),
         parts(
             "joiner-drops-tombstones",

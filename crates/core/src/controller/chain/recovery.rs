@@ -596,18 +596,18 @@ impl Chain {
         if !self.is_serving() || !is_of {
             return;
         }
-        let moves = |order: &Order| {
-            matches!(
-                order,
-                Order::Node(
-                    NodeCommand::Epoch(_) | NodeCommand::Release { .. } | NodeCommand::Begin
-                )
-            )
+        let standing = cx.members.standing(node, self.id);
+        // One that has lost all since it was told to be released doesn't hear that.
+        let lacks_epoch =
+            cx.directory.is_replicated() && standing.epoch < cx.directory.epoch(self.id);
+        let moves = |order: &Order| match order {
+            Order::Node(NodeCommand::Epoch(_)) => true,
+            Order::Node(NodeCommand::Release { .. } | NodeCommand::Begin) => !lacks_epoch,
+            _ => false,
         };
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
-        let standing = cx.members.standing(node, self.id);
         if standing.epoch < cx.directory.epoch(self.id) {
             self.send_epoch(cx, node);
         } else if standing.held && standing.epoch == cx.directory.epoch(self.id) {
