@@ -379,6 +379,42 @@ pub enum NodeCommand {
     /// Partitions of the chain have these replicas, as far as the views are newer than those that
     /// are known; answered when durable. No switch routes by older ones.
     Views(Vec<View>),
+    /// These nodes join partitions of the chain, and no others, unless a newer list is known;
+    /// answered when durable.
+    Joins {
+        /// Rises with every change.
+        version: u32,
+        /// All of them.
+        joins: Vec<Join>,
+    },
+    /// A node that has nothing may stand among other replicas as it is: the rack is new, or no
+    /// other node has anything either. It can be released from now on.
+    Begin,
+}
+
+/// A node becomes the last replica of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Join {
+    /// The partition.
+    pub partition: u16,
+    /// Names it; never used twice.
+    pub number: u32,
+    /// Who joins.
+    pub node: u16,
+    /// Who passes on to it what changes, and sends it a copy: the tail, or who was it when the node
+    /// became the tail of a view.
+    pub source: u16,
+}
+
+/// How a join goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum JoinStep {
+    /// The joiner has the whole copy.
+    Copied,
+    /// The joiner has opened: it has all that was ever answered.
+    Opened,
+    /// The source has given it up: too much changes.
+    GivenUp,
 }
 
 /// A copy of a record in a cache that answers by itself (DistCache).
@@ -409,6 +445,8 @@ impl NodeCommand {
             | NodeCommand::OfferAgain
             | NodeCommand::FlushSoon
             | NodeCommand::Views(_)
+            | NodeCommand::Joins { .. }
+            | NodeCommand::Begin
             | NodeCommand::Checkpoint(_) => true,
         }
     }
@@ -545,6 +583,17 @@ pub enum NodeReport {
         epoch: u32,
         /// The keys.
         offers: Vec<Offer>,
+    },
+    /// A join has come this far. Repeated until the controller tells of the next step.
+    Join {
+        /// The epoch in which it serves the partition's chain.
+        epoch: u32,
+        /// The partition.
+        partition: u16,
+        /// The number of the join.
+        number: u32,
+        /// How far.
+        step: JoinStep,
     },
 }
 

@@ -6,6 +6,7 @@
 //! write of that number passed the node. Then something older may still arrive, but the node
 //! neither applies it to an absent key nor sends it back.
 
+use crate::storage::KeyRange;
 use crate::topology::{ChainId, ChainMap};
 use std::fmt;
 use switchback_wire::{KeyHash, Seq};
@@ -35,6 +36,8 @@ pub struct Floors {
     served: ChainMap,
     /// From the first chain on, as far as one has risen.
     chains: Vec<ChainFloors>,
+    /// Ranges whose tombstones are kept, whatever the floors: a copy of them is under way.
+    kept: Vec<KeyRange>,
 }
 
 /// The floors of a chain's keys.
@@ -103,6 +106,40 @@ impl Floors {
         self.of_bucket(self.bucket_of(hash))
     }
 
+    /// From now on the tombstones of a range are kept.
+    pub fn keep(&mut self, range: KeyRange) {
+        if let Err(place) = self.kept.binary_search(&range) {
+            self.kept.insert(place, range);
+        }
+    }
+
+    /// The tombstones of a range may be dropped again.
+    pub fn settle(&mut self, range: KeyRange) {
+        self.kept.retain(|kept| *kept != range);
+    }
+
+    /// The ranges whose tombstones are kept.
+    pub fn kept(&self) -> &[KeyRange] {
+        &self.kept
+    }
+
+    /// Up to where a key's tombstone, or its expired record, may be dropped. `is_offered`: the
+    /// cache may have something older than the floor of its bucket.
+    pub fn droppable(&self, hash: &KeyHash, is_offered: bool) -> Seq {
+        if self.kept.iter().any(|range| range.contains(hash)) {
+            Seq::NONE
+        } else if is_offered {
+            self.base(self.chain_of(hash))
+        } else {
+            self.of(hash)
+        }
+    }
+
+    /// The floors of a chain's buckets that are above its base.
+    pub fn buckets(&self, chain: ChainId) -> impl Iterator<Item = (u16, Seq)> {
+        self.of_chain(chain).into_iter().flat_map(ChainFloors::above_base)
+    }
+
     /// The floor of a bucket.
     pub fn of_bucket(&self, bucket: Bucket) -> Seq {
         self.of_chain(bucket.chain).map_or(Seq::NONE, |floors| floors.of_bucket(bucket.number))
@@ -141,13 +178,14 @@ impl fmt::Debug for Floors {
         f.debug_struct("Floors")
             .field("served", &self.served)
             .field("risen", &self.risen().collect::<Vec<_>>())
+            .field("kept", &self.kept)
             .finish()
     }
 }
 
 impl PartialEq for Floors {
     fn eq(&self, other: &Floors) -> bool {
-        self.served == other.served && self.risen().eq(other.risen())
+        self.served == other.served && self.kept == other.kept && self.risen().eq(other.risen())
     }
 }
 

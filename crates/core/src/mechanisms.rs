@@ -146,6 +146,18 @@ mechanisms! {
     unsure_dependents,
     /// A scan lists the keys that the cache may hold as well, and flags them (rule 18).
     marked_scans,
+    /// A node that has joined answers once FLUSH of its view has arrived (rule R10).
+    open_after_flush,
+    /// A node that joins is a member once it has opened (rule R11).
+    member_once_open,
+    /// If the source of a join goes, the join begins anew (rule R11).
+    join_of_source,
+    /// A node joins with nothing of the partition (rule R12).
+    join_empty,
+    /// Marks are part of a copy (rule R12).
+    marks_copied,
+    /// A node that joins drops no tombstone (rule R14).
+    joiner_keeps_tombstones,
     /// A chain's keepers admit an entry before its owner does (rule 21).
     keepers_first,
     /// Keepers forget an entry after its owner, when its node has stored what that held (rule 21).

@@ -126,8 +126,36 @@ impl Mark {
 }
 
 /// That a key is *unconfirmed*: what a replica stores of it, and what these lanes have completed on
-/// it, isn't known to be at the tail of its partition.
-pub type Lanes = Vec<u32>;
+/// it up to these requests, isn't known to be at the tail of its partition.
+pub type Lanes = Vec<(u32, u64)>;
+
+/// Keys whose hashes follow each other: those of a partition, or of a part of one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct KeyRange {
+    /// The first hash.
+    pub first: KeyHash,
+    /// The last one.
+    pub last: KeyHash,
+}
+
+impl KeyRange {
+    /// Whether a key is in it.
+    #[inline]
+    pub fn contains(&self, hash: &KeyHash) -> bool {
+        (self.first..=self.last).contains(hash)
+    }
+}
+
+/// A key and its record, as a copy has them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CopiedRecord {
+    /// Hash of the key.
+    pub hash: KeyHash,
+    /// The key.
+    pub key: Vec<u8>,
+    /// Its record.
+    pub record: Record,
+}
 
 /// One operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -231,6 +259,37 @@ pub enum EngineOp {
         /// Buckets and their floors.
         floors: Vec<(Bucket, Seq)>,
     },
+    /// Drops all that is stored of a range's keys, tombstones, marks and what is noted of them
+    /// included, and the completions of these lanes up to these requests. Synced.
+    Empty {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Which keys.
+        range: KeyRange,
+        /// Whether the range keeps its tombstones from then on, whatever floors say, until it is
+        /// settled: an older record may still be copied.
+        keeps: bool,
+        /// Completions that only this node may have had.
+        lanes: Lanes,
+    },
+    /// A range has been copied whole: its tombstones may be dropped again. Synced.
+    Settle {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Which keys.
+        range: KeyRange,
+    },
+    /// Reads the records of a range in the order of their hashes, tombstones included.
+    Copy {
+        /// Repeated in the answer.
+        id: OpId,
+        /// Which keys.
+        range: KeyRange,
+        /// At most about this many; keys of one hash are never separated.
+        limit: usize,
+        /// No more once they have this many bytes.
+        bytes: usize,
+    },
     /// Begins to write out what only the log has, so that the next checkpoint is quick. Answered at
     /// once.
     FlushSoon {
@@ -303,10 +362,13 @@ pub enum EngineReply {
     Got(Option<Record>),
     /// Of a put: stored, with this [`Record::since`], or not because of what was found.
     Put(Result<Option<Seq>, Newest>),
-    /// Of a mark, a merge, a confirmation, a state, floors, a flush or a checkpoint.
+    /// Of a mark, a merge, a confirmation, a state, floors, a flush, a checkpoint, or a range that
+    /// was emptied or settled.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.
     Scanned(Vec<ScannedKey>, Option<u64>),
+    /// Of a copy: the records, and the hash to go on from unless all were read.
+    Copied(Vec<CopiedRecord>, Option<KeyHash>),
 }
 
 /// An operation's answer.

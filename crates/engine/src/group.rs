@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use switchback_core::floors::{Bucket, Floors, seq_bucket};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Lanes, Mark, Newest, OpId,
-    PutCondition, Record, ScannedKey, Source,
+    CopiedRecord, EngineDone, EngineError, EngineOp, EngineReply, KeyRange, LaneCompletion, Lanes,
+    Mark, Newest, OpId, PutCondition, Record, ScannedKey, Source,
 };
 use switchback_core::topology::{ChainId, ChainMap};
 use switchback_wire::{KeyHash, Seq};
@@ -32,6 +32,11 @@ pub(crate) enum Change {
     Floor(ChainId, Seq),
     /// Floors of buckets, already found to rise.
     Floors(Vec<(Bucket, Seq)>),
+    /// The end of everything in a range, which keeps its tombstones from then on if it says so; and
+    /// of the completions of these lanes, already found to be no later.
+    Emptied { range: KeyRange, keeps: bool, lanes: Vec<u32> },
+    /// Tombstones of a range may be dropped again.
+    Settled(KeyRange),
 }
 
 /// What a read found.
@@ -39,6 +44,9 @@ pub(crate) type ReadResult = Result<Option<Record>, EngineError>;
 
 /// What a scan found: the keys, and where to go on.
 pub(crate) type Scanned = (Vec<ScannedKey>, Option<u64>);
+
+/// What a copy read: records, and where to go on.
+pub(crate) type Copied = (Vec<CopiedRecord>, Option<KeyHash>);
 
 /// A record without its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,6 +92,10 @@ pub(crate) trait Store {
     fn read_version(&mut self, hash: &KeyHash, key: &[u8]) -> Result<Option<Version>, EngineError>;
     /// Lists committed keys.
     fn scan(&mut self, from: u64, to: u64, limit: usize) -> Result<Scanned, EngineError>;
+    /// Reads committed records.
+    fn copy(&mut self, range: KeyRange, limit: usize, bytes: usize) -> Result<Copied, EngineError>;
+    /// The completion that a lane has committed.
+    fn completion(&mut self, lane: u32) -> Result<Option<LaneCompletion>, EngineError>;
     /// Makes all changes durable, or none: how soon the policy says, by the most urgent of them.
     fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError>;
     /// The committed floors.
@@ -218,6 +230,21 @@ impl Group {
             }
             EngineOp::SetFloor { id, chain, floor } => (id, self.set_floor(store, chain, floor)),
             EngineOp::RaiseFloors { id, floors } => (id, self.raise_floors(store, floors)),
+            EngineOp::Empty { id, range, keeps, lanes } => {
+                // By itself, so that nothing of the group is looked for where it was.
+                self.finish(store, done);
+                (id, self.empty(store, range, keeps, &lanes))
+            }
+            EngineOp::Settle { id, range } => {
+                self.is_at_least(Urgency::Must);
+                (id, self.set(Change::Settled(range)))
+            }
+            EngineOp::Copy { id, range, limit, bytes } => {
+                // As for a scan.
+                self.finish(store, done);
+                let copied = store.copy(range, limit.max(1), bytes);
+                (id, Answer::Now(copied.map(|(records, next)| EngineReply::Copied(records, next))))
+            }
             EngineOp::FlushSoon { id } => {
                 (id, Answer::Now(store.flush_soon().map(|()| EngineReply::Set)))
             }
@@ -234,7 +261,31 @@ impl Group {
                 (id, Answer::Now(scanned.map(|(keys, next)| EngineReply::Scanned(keys, next))))
             }
         };
+        let ends_group = matches!(self.changes.last(), Some(Change::Emptied { .. }));
         self.answers.push((id, answer));
+        if ends_group {
+            self.finish(store, done);
+        }
+    }
+
+    /// Ends all that there is of a range.
+    fn empty<S: Store>(
+        &mut self,
+        store: &mut S,
+        range: KeyRange,
+        keeps: bool,
+        lanes: &Lanes,
+    ) -> Answer {
+        let mut gone = Vec::new();
+        for (lane, request) in lanes {
+            match store.completion(*lane) {
+                Ok(Some(done)) if done.request <= *request => gone.push(*lane),
+                Ok(_) => {}
+                Err(error) => return Answer::Now(Err(error)),
+            }
+        }
+        self.is_at_least(Urgency::Must);
+        self.set(Change::Emptied { range, keeps, lanes: gone })
     }
 
     fn get(&mut self, hash: KeyHash, key: Vec<u8>) -> Answer {

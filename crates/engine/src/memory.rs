@@ -1,12 +1,13 @@
 //! An engine on a modelled disk, for simulation: deterministic, and it fails when told to.
 
 use crate::engine::{Engine, Statistics};
-use crate::group::{Change, Group, RecordHead, Scanned, Store, Version, is_dead};
+use crate::group::{Change, Copied, Group, RecordHead, Scanned, Store, Version, is_dead};
 use crate::policy::{SyncPolicy, Urgency};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_core::floors::Floors;
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, LaneCompletion, Lanes, Loaded, Mark, Record, ScannedKey,
+    CopiedRecord, EngineDone, EngineError, EngineOp, KeyRange, LaneCompletion, Lanes, Loaded, Mark,
+    Record, ScannedKey,
 };
 use switchback_wire::KeyHash;
 
@@ -91,7 +92,7 @@ enum Undo {
         key: Key,
         before: Option<Lanes>,
     },
-    /// States and floors are synced at once, and never taken back.
+    /// States, floors and emptied ranges are synced at once, and never taken back.
     Nothing,
 }
 
@@ -207,8 +208,7 @@ impl MemoryEngine {
             let head =
                 RecordHead { seq, tombstone: record.tombstone, expiry_ms: record.expiry_ms, since };
             let offered = marks.get(key).is_some_and(Mark::is_offered);
-            let floor =
-                if offered { floors.base(floors.chain_of(&key.0)) } else { floors.of(&key.0) };
+            let floor = floors.droppable(&key.0, offered);
             rotten.contains(key) || !is_dead(&head, floor, now_ms)
         });
         before - records.len()
@@ -295,6 +295,27 @@ impl Image {
                 }
                 Undo::Nothing
             }
+            Change::Emptied { range, keeps, lanes } => {
+                self.empty(range, keeps, &lanes);
+                Undo::Nothing
+            }
+            Change::Settled(range) => {
+                self.floors.settle(range);
+                Undo::Nothing
+            }
+        }
+    }
+
+    fn empty(&mut self, range: KeyRange, keeps: bool, lanes: &[u32]) {
+        self.records.retain(|key, _| !range.contains(&key.0));
+        self.rotten.retain(|key| !range.contains(&key.0));
+        self.marks.retain(|key, _| !range.contains(&key.0));
+        self.unconfirmed.retain(|key, _| !range.contains(&key.0));
+        self.completions.retain(|lane, _| !lanes.contains(lane));
+        if keeps {
+            self.floors.keep(range);
+        } else {
+            self.floors.settle(range);
         }
     }
 
@@ -370,6 +391,29 @@ impl Store for MemoryStore {
             });
         }
         Ok((keys, None))
+    }
+
+    fn copy(&mut self, range: KeyRange, limit: usize, bytes: usize) -> Result<Copied, EngineError> {
+        let mut records: Vec<CopiedRecord> = Vec::new();
+        let mut taken = 0;
+        for (key, record) in self.image.records.range((range.first, Vec::new())..) {
+            if !range.contains(&key.0) {
+                break;
+            }
+            self.image.check(key)?;
+            let is_full = records.len() >= limit || taken >= bytes;
+            if is_full && records.last().is_some_and(|last| last.hash != key.0) {
+                return Ok((records, Some(key.0)));
+            }
+            taken += key.1.len() + record.value.len();
+            let (hash, key) = key.clone();
+            records.push(CopiedRecord { hash, key, record: record.clone() });
+        }
+        Ok((records, None))
+    }
+
+    fn completion(&mut self, lane: u32) -> Result<Option<LaneCompletion>, EngineError> {
+        Ok(self.image.completions.get(&lane).copied())
     }
 
     fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError> {

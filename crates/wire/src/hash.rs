@@ -54,6 +54,11 @@ impl KeyHash {
         RoutingKey(u128::from_be_bytes(self.0))
     }
 
+    /// The hash whose routing key is this one.
+    pub fn of_routing(key: RoutingKey) -> KeyHash {
+        KeyHash(key.0.to_be_bytes())
+    }
+
     /// The first hash at a position.
     pub fn at_position(position: u64) -> KeyHash {
         let mut bytes = [0; 16];

@@ -94,9 +94,12 @@ impl ModelledStore {
             | EngineOp::SetState { id, .. }
             | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
+            | EngineOp::Empty { id, .. }
+            | EngineOp::Settle { id, .. }
             | EngineOp::FlushSoon { id }
             | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
             EngineOp::Scan { id, .. } => (id, EngineReply::Scanned(Vec::new(), None)),
+            EngineOp::Copy { id, .. } => (id, EngineReply::Copied(Vec::new(), None)),
         };
         EngineDone { id, result: Ok(reply) }
     }

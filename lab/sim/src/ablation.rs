@@ -68,6 +68,17 @@ const LACKED: &[Check] = &[
     Check::MembersLackTold,
     Check::ReplicasDiffer,
 ];
+/// What a node lacks that has joined, or has too much.
+const JOINED: &[Check] = &[
+    Check::Linearizable,
+    Check::AcknowledgedWriteLost,
+    Check::SeenValueVanished,
+    Check::Stored,
+    Check::ReleasedTooEarly,
+    Check::MembersLackTold,
+    Check::ChainOrder,
+    Check::ReplicasDiffer,
+];
 /// Clients miss what keepers lack when a recovery takes it from them.
 const RECOVERED: BlackBox = BlackBox::In(60, Focus::Switches);
 const ALL: Mechanisms = Mechanisms::ALL;
@@ -837,6 +848,49 @@ impl Ablation {
         .of_replicas(100)
         .hinted(26)
         .by(LACKED),
+        parts(
+            "open-without-flush",
+            "a node that has joined answers once all that its source had came before",
+            Mechanisms { open_after_flush: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(JOINED),
+        parts(
+            "member-before-open",
+            "a node that has joined is a member once it has opened",
+            Mechanisms { member_once_open: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(JOINED),
+        parts(
+            "source-change-goes-on",
+            "if the source of a join goes, the join begins anew",
+            Mechanisms { join_of_source: false, ..ALL },
+        )
+        .of_replicas(400)
+        .by(JOINED),
+        parts(
+            "rejoin-with-data",
+            "a node joins with nothing of the partition",
+            Mechanisms { join_empty: false, ..ALL },
+        )
+        .of_replicas(100)
+        .hinted(14)
+        .by(JOINED),
+        parts(
+            "copy-without-marks",
+            "marks are part of the copy for a node that joins",
+            Mechanisms { marks_copied: false, ..ALL },
+        )
+        .of_replicas(40)
+        .by(JOINED),
+        parts(
+            "joiner-drops-tombstones",
+            "a node that joins drops no tombstone",
+            Mechanisms { joiner_keeps_tombstones: false, ..ALL },
+        )
+        .of_replicas(400)
+        .by(JOINED),
     ];
 
     /// Caught in as many racks with several replicas of each partition.

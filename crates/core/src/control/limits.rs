@@ -179,10 +179,13 @@ impl Message {
             },
             Message::ToNode(command) => match &command.body {
                 NodeCommand::Epoch(config) => with_views(&config.map),
-                NodeCommand::Views(_) => VIEWS_VERSION,
+                NodeCommand::Views(_) | NodeCommand::Joins { .. } | NodeCommand::Begin => {
+                    VIEWS_VERSION
+                }
                 NodeCommand::FlushSoon | NodeCommand::Checkpoint(_) => BACKUPS_VERSION,
                 _ => *VERSIONS.start(),
             },
+            Message::FromNode(NodeReport::Join { .. }) => VIEWS_VERSION,
             Message::ToClient(
                 ClientNotice::Hold { .. }
                 | ClientNotice::Resume { .. }
@@ -281,6 +284,7 @@ impl NodeCommand {
         match self {
             NodeCommand::Epoch(config) => lanes(config.lanes).and_then(|()| chains_of(&config.map)),
             NodeCommand::Views(its) => views(its),
+            NodeCommand::Joins { joins, .. } => list(joins, PARTITIONS_MAX, "number of joins", any),
             NodeCommand::Store(records) => batch(records, keyed),
             NodeCommand::OfferKeys(keys) => batch(keys, |(_, named)| key(named)),
             NodeCommand::RegisterCopies(copies) => batch(copies, |copy| {
@@ -291,6 +295,7 @@ impl NodeCommand {
             }
             NodeCommand::Release { .. }
             | NodeCommand::OfferAgain
+            | NodeCommand::Begin
             | NodeCommand::FlushSoon
             | NodeCommand::Checkpoint(_) => Ok(()),
         }
@@ -306,6 +311,7 @@ impl NodeReport {
             }
             NodeReport::Done { chain: its, error, .. } => chain(*its).and_then(|()| text(error)),
             NodeReport::Offers { offers, .. } => batch(offers, |offer| key(&offer.key)),
+            NodeReport::Join { epoch: its, .. } => epoch(*its),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::ControllerConfig;
 use super::outbox::{Outbox, StoreFile};
-use crate::control::{KeyedRecord, LANES_MAX, Message, Peer};
+use crate::control::{Join, KeyedRecord, LANES_MAX, Message, Peer};
 use crate::storage::EngineError;
 use crate::topology::{ByChain, CHAINS_MAX, ChainId, ChainMap, epoch_of_round, round_of};
 use rand::RngExt;
@@ -10,7 +10,7 @@ use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map, View};
+use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map, Partition, View};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
@@ -130,6 +130,58 @@ struct DirectoryFile {
     sessions: BTreeMap<u64, SessionEntry>,
     /// Switches that an operator has taken out: they serve no chain.
     drained: BTreeSet<u16>,
+    /// Nodes that join partitions.
+    joins: JoinsFile,
+}
+
+/// Joins, as they must survive the controller.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+struct JoinsFile {
+    /// How many have begun: names the last one.
+    begun: u32,
+    /// How often `open` has changed.
+    changed: u32,
+    /// By partition.
+    open: BTreeMap<u16, JoinEntry>,
+}
+
+/// A join that isn't over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct JoinEntry {
+    pub(super) number: u32,
+    pub(super) node: u16,
+    /// The node stands last in the partition's view, and wasn't heard to have opened: it is no
+    /// member yet, which may be left alone.
+    pub(super) is_opening: bool,
+}
+
+/// The directory in format 6, which knew no joins.
+#[derive(Serialize, Deserialize)]
+struct DirectoryWithoutJoins {
+    chains: ByChain<ChainEntry>,
+    generation_reserved: u32,
+    starts: u32,
+    sessions_opened: u32,
+    hash_key: HashKey,
+    map: Map,
+    sessions: BTreeMap<u64, SessionEntry>,
+    drained: BTreeSet<u16>,
+}
+
+impl From<DirectoryWithoutJoins> for DirectoryFile {
+    fn from(was: DirectoryWithoutJoins) -> DirectoryFile {
+        DirectoryFile {
+            chains: was.chains,
+            generation_reserved: was.generation_reserved,
+            starts: was.starts,
+            sessions_opened: was.sessions_opened,
+            hash_key: was.hash_key,
+            map: was.map,
+            sessions: was.sessions,
+            drained: was.drained,
+            joins: JoinsFile::default(),
+        }
+    }
 }
 
 impl DirectoryFile {
@@ -141,6 +193,13 @@ impl DirectoryFile {
             && self.generation_reserved < COUNTED_MAX
             && self.starts < STARTS_MAX
             && self.sessions_opened < COUNTED_MAX
+            && self.joins.begun < COUNTED_MAX
+            && self.joins.changed < COUNTED_MAX
+            && self
+                .joins
+                .open
+                .keys()
+                .all(|partition| self.map.partitions().iter().any(|it| it.number == *partition))
             && self.lanes_are_disjoint()
     }
 
@@ -250,6 +309,7 @@ impl<C> DirectoryWithoutDrained<C> {
         DirectoryFile {
             chains: chains(was.chains),
             drained: BTreeSet::new(),
+            joins: JoinsFile::default(),
             generation_reserved: was.generation_reserved,
             starts: was.starts,
             sessions_opened: was.sessions_opened,
@@ -290,15 +350,16 @@ impl<M> DirectoryOfOne<M> {
             map: map(self.map)?,
             sessions: self.sessions,
             drained: BTreeSet::new(),
+            joins: JoinsFile::default(),
         })
     }
 }
 
 impl StoreFile {
     /// The format of the files that this version writes.
-    pub const FORMAT: u8 = 6;
+    pub const FORMAT: u8 = 7;
 
-    /// Contents of an older format, 1 to 5, in the format of this version. A snapshot is the same
+    /// Contents of an older format, 1 to 6, in the format of this version. A snapshot is the same
     /// in all. A directory of format 3 has of each chain the switch that serves, if one does: a
     /// list of none or one member, as in format 4, has the same bytes.
     ///
@@ -326,6 +387,10 @@ impl StoreFile {
                 type Was = DirectoryWithoutDrained<Vec<ChainWithoutWitnesses>>;
                 let was = postcard::from_bytes::<Was>(&contents);
                 was.map_err(|error| damaged(&error))?.upgrade(with_witnesses)
+            }
+            6 => {
+                let was = postcard::from_bytes::<DirectoryWithoutJoins>(&contents);
+                was.map_err(|error| damaged(&error))?.into()
             }
             _ => {
                 type Was = DirectoryWithoutDrained<ByChain<ChainEntry>>;
@@ -365,6 +430,10 @@ pub(super) struct Directory {
     holders: ByChain<BTreeSet<u16>>,
     /// Partitions have, or had, several replicas.
     is_replicated: bool,
+    /// How many replicas a partition is to have.
+    replication: usize,
+    /// The store of the last change of joins.
+    joins_store: u64,
     /// The last generation that was used in this run of the controller; 0: none yet.
     generation: u32,
     /// The store of its last change.
@@ -394,6 +463,7 @@ impl Directory {
             map: config.map.clone(),
             sessions: BTreeMap::new(),
             drained: BTreeSet::new(),
+            joins: JoinsFile::default(),
         });
         assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
@@ -404,10 +474,18 @@ impl Directory {
             !is_replicated || !config.scheme.has_copies(),
             "copies of one node's records are known to that node"
         );
-        let (generation, last_store) = (0, 0);
-        let mut directory =
-            Directory { file, served, holders, is_replicated, generation, last_store };
-        directory.save(outbox);
+        let replicas = config.map.partitions().iter().map(|it| it.replicas.len());
+        let mut directory = Directory {
+            file,
+            served,
+            holders,
+            is_replicated,
+            replication: replicas.max().unwrap_or(1),
+            joins_store: 0,
+            generation: 0,
+            last_store: 0,
+        };
+        directory.joins_store = directory.save(outbox);
         Ok(directory)
     }
 
@@ -573,40 +651,187 @@ impl Directory {
         self.file.map.changed_views().filter(is_of).collect()
     }
 
-    /// Whether a partition has a replica at this node, and another one.
-    pub(super) fn may_lose(&self, node: u16) -> bool {
-        let mut partitions = self.file.map.partitions().iter();
-        self.is_replicated
-            && partitions.any(|it| it.replicas.len() > 1 && it.replicas.contains(&node))
+    /// The join of a partition, if a node joins it.
+    pub(super) fn join(&self, partition: u16) -> Option<JoinEntry> {
+        self.file.joins.open.get(&partition).copied()
     }
 
-    /// Takes a node out of the partitions of which another replica `lives`; the chains of those.
+    /// Partitions and the nodes that haven't opened.
+    pub(super) fn opening(&self) -> impl Iterator<Item = (u16, u16)> {
+        let opening = self.file.joins.open.iter().filter(|(_, join)| join.is_opening);
+        opening.map(|(partition, join)| (*partition, join.node))
+    }
+
+    /// The replicas of a partition but for one that hasn't opened: each has all that was answered.
+    fn whole<'a>(&self, it: &'a Partition) -> impl Iterator<Item = u16> + 'a {
+        let opening = self.join(it.number).filter(|join| join.is_opening).map(|join| join.node);
+        it.replicas.iter().copied().filter(move |node| Some(*node) != opening)
+    }
+
+    /// The members of the partition with this number.
+    pub(super) fn members_of(&self, partition: u16) -> Vec<u16> {
+        self.whole(self.file.map.numbered(partition)).collect()
+    }
+
+    /// Whether a partition has a replica at this node, and a member at another one.
+    pub(super) fn has_others(&self, node: u16) -> bool {
+        let mut partitions = self.file.map.partitions().iter();
+        let has_other = |it: &Partition| self.whole(it).any(|member| member != node);
+        self.is_replicated && partitions.any(|it| it.replicas.contains(&node) && has_other(it))
+    }
+
+    /// Whether partitions can do without this node: they have another member, or it only joins
+    /// them.
+    pub(super) fn may_lose(&self, node: u16) -> bool {
+        self.file.joins.open.values().any(|join| join.node == node) || self.has_others(node)
+    }
+
+    /// Takes a node out of the partitions of which another member `lives`. A join ends with its
+    /// source, unless it `goes_on`. The chains of those whose replicas have changed.
     pub(super) fn remove_node(
         &mut self,
         outbox: &mut Outbox,
         node: u16,
-        lives: impl Fn(u16) -> bool,
+        lives: impl Fn(u16, ChainId) -> bool,
+        goes_on: bool,
     ) -> BTreeSet<ChainId> {
-        let of_node = self.file.map.partitions().iter().filter(|partition| {
-            let another = |it: &u16| *it != node && lives(*it);
-            partition.replicas.contains(&node) && partition.replicas.iter().any(another)
-        });
-        let chains = of_node.clone().map(|partition| ChainId::new(partition.chain)).collect();
-        let without =
-            |replicas: &[u16]| replicas.iter().copied().filter(|it| *it != node).collect();
-        let views: Vec<_> = of_node
-            .map(|it| View {
-                partition: it.number,
-                number: it.view + 1,
-                replicas: without(&it.replicas),
-            })
-            .collect();
-        if !views.is_empty() {
-            self.file.map = self.file.map.with_views(&views).expect("a replica is left of each");
-            self.holders = holders(&self.file);
-            self.save(outbox);
+        let (mut views, mut ended, mut chains) = (Vec::new(), Vec::new(), BTreeSet::new());
+        for it in self.file.map.partitions() {
+            let (chain, join) = (ChainId::new(it.chain), self.join(it.number));
+            let mut gone = vec![node];
+            if let Some(join) = join.filter(|join| join.node == node) {
+                debug_assert!(it.replicas.contains(&node) == join.is_opening);
+                ended.push(it.number);
+            } else if !self.whole(it).any(|other| other != node && lives(other, chain)) {
+                continue;
+            } else if let Some(join) = join
+                && self.whole(it).last() == Some(node)
+                && !goes_on
+            {
+                ended.push(it.number);
+                gone.push(join.node);
+            }
+            let left = it.replicas.iter().copied().filter(|replica| !gone.contains(replica));
+            let replicas: Vec<_> = left.collect();
+            if replicas.len() < it.replicas.len() {
+                views.push(View { partition: it.number, number: it.view + 1, replicas });
+                chains.insert(chain);
+            }
+        }
+        if !views.is_empty() || !ended.is_empty() {
+            ended.iter().for_each(|partition| _ = self.file.joins.open.remove(partition));
+            // Who goes on may stand alone: then it counts as a member.
+            let alone: Vec<_> = views.iter().filter(|view| view.replicas.len() == 1).collect();
+            for view in alone {
+                let open = &mut self.file.joins.open;
+                if open.get(&view.partition).is_some_and(|join| join.is_opening) {
+                    open.remove(&view.partition);
+                }
+            }
+            self.change_views(&views);
+            self.save_joins(outbox);
         }
         chains
+    }
+
+    fn change_views(&mut self, views: &[View]) {
+        self.file.map = self.file.map.with_views(views).expect("a replica is left of each");
+        self.holders = holders(&self.file);
+    }
+
+    fn save_joins(&mut self, outbox: &mut Outbox) {
+        self.file.joins.changed += 1;
+        self.joins_store = self.save(outbox);
+    }
+
+    /// How many partitions each node has, or joins; how many it joins; and of how many joins it is
+    /// the source.
+    pub(super) fn loads(&self, nodes: u16) -> Vec<(usize, usize, usize)> {
+        let mut loads = vec![(0, 0, 0); usize::from(nodes)];
+        for it in self.file.map.partitions() {
+            it.replicas.iter().for_each(|node| loads[usize::from(*node)].0 += 1);
+            if let Some(join) = self.join(it.number) {
+                let load = &mut loads[usize::from(join.node)];
+                (load.0, load.1) = (load.0 + usize::from(!join.is_opening), load.1 + 1);
+                let source = self.whole(it).last();
+                source.into_iter().for_each(|node| loads[usize::from(node)].2 += 1);
+            }
+        }
+        loads
+    }
+
+    /// Partitions with too few members, which no node joins.
+    pub(super) fn lacking(&self) -> impl Iterator<Item = &Partition> {
+        let lacks = |it: &&Partition| {
+            it.replicas.len() < self.replication && !self.file.joins.open.contains_key(&it.number)
+        };
+        self.file.map.partitions().iter().filter(lacks)
+    }
+
+    /// Whether all partitions have as many members as they are to have.
+    pub(super) fn is_whole(&self) -> bool {
+        let all = self.file.map.partitions();
+        self.file.joins.open.is_empty()
+            && all.iter().all(|it| it.replicas.len() >= self.replication)
+    }
+
+    /// Nodes begin to join partitions.
+    pub(super) fn begin_joins(&mut self, outbox: &mut Outbox, joins: &[(u16, u16)]) {
+        for (partition, node) in joins {
+            let begun = &mut self.file.joins;
+            begun.begun += 1;
+            let entry = JoinEntry { number: begun.begun, node: *node, is_opening: false };
+            begun.open.insert(*partition, entry);
+        }
+        if !joins.is_empty() {
+            self.save_joins(outbox);
+        }
+    }
+
+    /// Joiners have their copies: they stand last in the next views of these partitions, and
+    /// `count` as members already, or not.
+    pub(super) fn append_joiners(&mut self, outbox: &mut Outbox, partitions: &[u16], count: bool) {
+        let mut views = Vec::new();
+        for partition in partitions {
+            let Some(join) = self.file.joins.open.get_mut(partition) else { continue };
+            join.is_opening = true;
+            let it = self.file.map.numbered(*partition);
+            let replicas = it.replicas.iter().copied().chain([join.node]).collect();
+            views.push(View { partition: *partition, number: it.view + 1, replicas });
+            if count {
+                self.file.joins.open.remove(partition);
+            }
+        }
+        self.change_views(&views);
+        self.save_joins(outbox);
+    }
+
+    /// A join is over: its node is a member, or no longer joins.
+    pub(super) fn end_join(&mut self, outbox: &mut Outbox, partition: u16) {
+        self.file.joins.open.remove(&partition);
+        self.save_joins(outbox);
+    }
+
+    /// The joins of a chain's partitions.
+    pub(super) fn joins(&self, chain: ChainId) -> Vec<Join> {
+        let join = |(partition, join): (&u16, &JoinEntry)| {
+            let it = self.file.map.numbered(*partition);
+            let source = self.whole(it).last().filter(|_| it.chain == chain.number())?;
+            Some(Join { partition: *partition, number: join.number, node: join.node, source })
+        };
+        self.file.joins.open.iter().filter_map(join).collect()
+    }
+
+    /// Whether a node joins partitions of a chain.
+    pub(super) fn is_joiner(&self, chain: ChainId, node: u16) -> bool {
+        let is_of = |partition: &u16| self.file.map.numbered(*partition).chain == chain.number();
+        let mut open = self.file.joins.open.iter();
+        open.any(|(partition, join)| join.node == node && is_of(partition))
+    }
+
+    /// How often joins have changed, and the store that makes the last change durable.
+    pub(super) fn joins_version(&self) -> (u32, u64) {
+        (self.file.joins.changed, self.joins_store)
     }
 
     /// The store of the last change.
@@ -792,6 +1017,7 @@ mod tests {
             map: Map::equal(vec![vec![0]]),
             sessions: BTreeMap::new(),
             drained: BTreeSet::new(),
+            joins: JoinsFile::default(),
         }
     }
 
@@ -837,6 +1063,11 @@ mod tests {
         assert!(is_damage(|file| file.starts = u32::MAX));
         assert!(is_damage(|file| file.sessions_opened = u32::MAX));
         assert!(is_damage(|file| file.generation_reserved = u32::MAX));
+        assert!(is_damage(|file| file.joins.begun = u32::MAX));
+        assert!(is_damage(|file| file.joins.changed = u32::MAX));
+        assert!(is_damage(|file| {
+            file.joins.open.insert(9, JoinEntry { number: 1, node: 0, is_opening: false });
+        }));
         let opened_with =
             |entry: ChainEntry| opened(|file| file.chains = ByChain::new(1, |_| entry.clone()));
         let entry = ChainEntry::default;
@@ -873,6 +1104,63 @@ mod tests {
         assert_eq!(restarted.next_generation(&mut outbox, true), first);
     }
 
+    /// The directory of a rack with three nodes, of which the first two have its partition.
+    fn with_replicas(outbox: &mut Outbox) -> Directory {
+        let config = ControllerConfig {
+            nodes: vec![Default::default(); 3],
+            map: Map::equal(vec![vec![0, 1]]),
+            ..ControllerConfig::default()
+        };
+        let mut random = rand::SeedableRng::seed_from_u64(1);
+        Directory::open(&Files::default(), &config, &mut random, outbox).expect("a directory")
+    }
+
+    #[test]
+    fn a_partition_is_not_left_to_a_node_that_has_not_opened() {
+        let (mut outbox, chain) = (Outbox::new(), ChainId::new(0));
+        let mut directory = with_replicas(&mut outbox);
+        assert!(directory.is_whole());
+        directory.remove_node(&mut outbox, 0, |_, _| true, false);
+        assert_eq!((directory.replicas(0), directory.is_whole()), (&[1][..], false));
+        directory.begin_joins(&mut outbox, &[(0, 2)]);
+        let join = |source| vec![Join { partition: 0, number: 1, node: 2, source }];
+        assert_eq!((directory.joins(chain), directory.lacking().count()), (join(1), 0));
+        directory.append_joiners(&mut outbox, &[0], false);
+        assert_eq!((directory.replicas(0), directory.members_of(0)), (&[1, 2][..], vec![1]));
+        assert_eq!(directory.joins(chain), join(1));
+        let changed = directory.remove_node(&mut outbox, 1, |_, _| true, false);
+        assert!(changed.is_empty() && directory.replicas(0) == [1, 2], "it is the last member");
+        assert!(!directory.has_others(1) && directory.has_others(2));
+        directory.end_join(&mut outbox, 0);
+        assert!(directory.is_whole());
+        directory.remove_node(&mut outbox, 1, |node, _| node == 2, false);
+        assert_eq!(directory.replicas(0), [2]);
+    }
+
+    #[test]
+    fn a_join_ends_with_its_source() {
+        let mut outbox = Outbox::new();
+        let mut directory = with_replicas(&mut outbox);
+        let chain = ChainId::new(0);
+        directory.begin_joins(&mut outbox, &[(0, 2)]);
+        directory.remove_node(&mut outbox, 0, |_, _| true, false);
+        assert_eq!(directory.joins(chain).len(), 1, "another node than its source has gone");
+        directory.append_joiners(&mut outbox, &[0], false);
+        let (before, _) = directory.joins_version();
+        directory.remove_node(&mut outbox, 2, |_, _| true, false);
+        assert_eq!((directory.replicas(0), directory.joins(chain)), (&[1][..], Vec::new()));
+        directory.begin_joins(&mut outbox, &[(0, 0)]);
+        directory.append_joiners(&mut outbox, &[0], false);
+        directory.end_join(&mut outbox, 0);
+        directory.begin_joins(&mut outbox, &[(0, 2)]);
+        assert_eq!(directory.joins(chain)[0].source, 0);
+        directory.remove_node(&mut outbox, 0, |_, _| true, false);
+        assert_eq!((directory.replicas(0), directory.joins(chain)), (&[1][..], Vec::new()));
+        directory.begin_joins(&mut outbox, &[(0, 2)]);
+        assert_eq!(directory.joins(chain)[0].number, 4, "none is used twice");
+        assert!(directory.joins_version().0 > before);
+    }
+
     #[test]
     fn sessions_that_share_a_lane_are_damage() {
         let opened = |lanes: &[(u32, u32)]| {
@@ -905,6 +1193,11 @@ mod tests {
             map: Map::equal(vec![vec![0], vec![1]]),
             sessions: BTreeMap::from([(13, session)]),
             drained: BTreeSet::from([14]),
+            joins: JoinsFile {
+                begun: 15,
+                changed: 16,
+                open: BTreeMap::from([(1, JoinEntry { number: 15, node: 0, is_opening: true })]),
+            },
         };
         // Two partitions: number, start with its bits in reverse order, view, chain, replicas.
         let map = [2, 0, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1];
@@ -913,9 +1206,17 @@ mod tests {
         // clients preserved.
         let of_chain = |chain: &[u8]| [&[1], chain, &[3, 4, 5], &[6; 16], &map, &sessions].concat();
         let before = of_chain(&[1, 2, 1, 11, 12, 0, 0, 0, 0]);
-        assert_eq!(encode(&directory), [&before[..], &[1, 14]].concat());
+        // How many have begun, and how often they changed; one: partition, number, node, opening.
+        let joins = [15, 16, 1, 1, 15, 0, 1];
+        assert_eq!(encode(&directory), [&before[..], &[1, 14], &joins].concat());
+        let was = [&before[..], &[1, 14]].concat();
+        let upgraded = StoreFile::Directory.upgrade(6, was.clone());
+        assert_eq!(upgraded, Ok([&was[..], &[0, 0, 0]].concat()));
+        for cut in 0..was.len() {
+            assert!(StoreFile::Directory.upgrade(6, was[..cut].to_vec()).is_err());
+        }
         // What was written before format 6 names no switches that were taken out.
-        let bytes = [&before[..], &[0]].concat();
+        let bytes = [&before[..], &[0, 0, 0, 0]].concat();
         let of_one =
             |map: &[u8]| [&[1, 2, 3, 4, 5][..], &[6; 16], map, &[1, 11, 12, 0], &sessions].concat();
         for (format, was) in [(1, of_one(&[2, 1, 0, 1, 1])), (2, of_one(&map))] {

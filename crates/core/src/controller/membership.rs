@@ -129,6 +129,20 @@ impl Membership {
         heard_us + self.node_timeout_us
     }
 
+    /// Whether a node has said lately that it lives, and with what it had: what goes on without
+    /// another node may rely on it.
+    pub(super) fn is_node_sound(&self, now: Now, node: u16, chain: ChainId) -> bool {
+        let Node { hello, heard_us, .. } = &self.nodes[usize::from(node)];
+        let is_heard = now.monotonic_us < heard_us + self.node_timeout_us / 2;
+        hello.boot != 0 && is_heard && self.standing(node, chain).epoch > 0
+    }
+
+    /// Whether a node has said lately that it lives.
+    pub(super) fn is_node_living(&self, now: Now, node: u16) -> bool {
+        let Node { hello, heard_us, .. } = &self.nodes[usize::from(node)];
+        hello.boot != 0 && now.monotonic_us < heard_us + self.node_timeout_us / 2
+    }
+
     /// Whether a node counts as dead.
     pub(super) fn is_node_dead(&self, now: Now, node: u16) -> bool {
         now.monotonic_us >= self.node_dead_at_us(node)

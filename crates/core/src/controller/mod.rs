@@ -12,6 +12,7 @@ mod backup;
 mod chain;
 mod config;
 mod directory;
+mod joins;
 mod membership;
 mod outbox;
 mod service;
@@ -46,6 +47,7 @@ use outbox::Outbox;
 use rand::SeedableRng;
 use rand_pcg::Pcg32;
 use sessions::{SessionRequest, Sessions};
+use std::collections::BTreeMap;
 use switchback_wire::{HashKey, Map};
 use topology::Chains;
 
@@ -65,6 +67,10 @@ pub struct Controller {
     spines: Spines,
     backup: Backup,
     outbox: Outbox,
+    /// When partitions that lack replicas are next looked for.
+    repair_at_us: u64,
+    /// Joins whose copies are whole, by partition: their nodes are to stand last in views.
+    copied: BTreeMap<u16, u32>,
     /// When it was last called.
     awake_us: u64,
 }
@@ -153,6 +159,8 @@ impl Controller {
             random,
             directory,
             outbox,
+            repair_at_us: now.monotonic_us,
+            copied: BTreeMap::new(),
             awake_us: now.monotonic_us,
         })
     }
@@ -193,6 +201,7 @@ impl Controller {
         let known = Known { config, directory, members, budget };
         let timeout = |chain: &Chain| chain.poll_timeout(known);
         let of_rack = self.backup.deadline_us().into_iter().chain(self.next_dead_us());
+        let of_rack = of_rack.chain(self.next_repair_us());
         self.chains.iter().filter_map(timeout).chain(of_rack).min()
     }
 
@@ -216,12 +225,18 @@ impl Controller {
             if !is_dead(node) || !self.directory.may_lose(node) {
                 continue;
             }
-            let lives = |node: u16| !is_dead(node);
-            let changed = self.directory.remove_node(&mut self.outbox, node, lives);
-            let (chains, mut cx) = self.split(now);
-            for chain in changed {
-                chains.get_mut(chain).into_iter().for_each(|it| it.lost_node(&mut cx, node));
-            }
+            self.leave_out(now, node);
+        }
+    }
+
+    /// Partitions go on without a node, if they have another member that lives.
+    fn leave_out(&mut self, now: Now, node: u16) {
+        let lives = |node: u16, chain| self.members.is_node_sound(now, node, chain);
+        let goes_on = !self.mechanisms.join_of_source();
+        let changed = self.directory.remove_node(&mut self.outbox, node, lives, goes_on);
+        let (chains, mut cx) = self.split(now);
+        for chain in changed {
+            chains.get_mut(chain).into_iter().for_each(|it| it.lost_node(&mut cx, node));
         }
     }
 
@@ -262,6 +277,7 @@ impl Controller {
     pub fn handle_timeout(&mut self, now: Now) {
         self.wake(now);
         self.lose_dead_nodes(now);
+        self.repair(now);
         self.for_each_chain(now, Chain::handle_timeout);
         self.follow_rounds(now);
         self.back_up_on(now);
@@ -297,6 +313,10 @@ impl Controller {
             NodeReport::Hello { boot, address, chains, failure } => {
                 let hello = NodeHello { boot, address, chains, failure };
                 let change = self.members.node_said_hello(now, node, hello);
+                if change.restarted {
+                    self.joiner_restarted(node);
+                }
+                self.lose_empty_node(now, node);
                 let (chains, mut cx) = self.split(now);
                 chains.iter_mut().for_each(|chain| chain.node_said_hello(&mut cx, node, change));
             }
@@ -316,6 +336,9 @@ impl Controller {
                 if let Some(chain) = chains.of_epoch(cx.directory, epoch) {
                     chain.offered(&mut cx, node, offers);
                 }
+            }
+            NodeReport::Join { epoch, partition, number, step } => {
+                self.join_reported(now, node, epoch, (partition, number, step));
             }
         }
     }
@@ -461,6 +484,7 @@ impl Controller {
     /// Takes every step that has become possible.
     fn go_on(&mut self, now: Now) {
         self.lose_dead_nodes(now);
+        self.repair(now);
         self.follow_rounds(now);
         self.for_each_chain(now, Chain::go_on);
         self.back_up_on(now);

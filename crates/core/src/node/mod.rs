@@ -12,14 +12,17 @@
 //! lane: it changes nothing else. The *replica* has the engine store that, and answers. With one
 //! replica of each partition these are one step: the shim hands what the decider says to its
 //! replica at once. With several, the head's decider decides; what it has stored and decided goes
-//! over *links* from replica to replica, and the tail's answers. *Copies* knows which caches answer
+//! over *links* from replica to replica, and the tail's answers. A *join* brings a partition to a
+//! node that has nothing of it. *Copies* knows which caches answer
 //! beside the node, and lets a write run once they don't (DistCache).
 
 mod copies;
 mod decider;
+mod join;
 mod link;
 mod replica;
 mod shim;
 
-pub use link::{Answer, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
+pub use join::CopyAt;
+pub use link::{Answer, Copy, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
 pub use shim::{NodeLimits, NodeStatistics, Shim};

@@ -74,8 +74,11 @@ impl Node {
                     | EngineOp::SetState { id, .. }
                     | EngineOp::SetFloor { id, .. }
                     | EngineOp::RaiseFloors { id, .. }
+                    | EngineOp::Empty { id, .. }
+                    | EngineOp::Settle { id, .. }
                     | EngineOp::FlushSoon { id }
                     | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
+                    EngineOp::Copy { id, .. } => (id, EngineReply::Copied(Vec::new(), None)),
                     EngineOp::Scan { id, .. } => {
                         let found = |(hash, _): (&KeyHash, &Record)| ScannedKey {
                             hash: *hash,

@@ -1,13 +1,16 @@
-//! The replicas of a partition: what the tail says, what is sent anew, what views change.
+//! The replicas of a partition: what the tail says, what is sent anew, what views change, and how a
+//! node becomes one of them.
 
 use std::collections::BTreeMap;
 use switchback_core::Now;
-use switchback_core::control::{Command, NodeCommand, NodeConfig, NodeReport, Refresh};
+use switchback_core::control::{
+    Command, Join, JoinStep, NodeCommand, NodeConfig, NodeReport, Refresh,
+};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{LinkMessage, NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineOp, EngineReply, LaneCompletion, Lanes, Loaded, Mark, Newest, PutCondition,
-    Record,
+    CopiedRecord, EngineDone, EngineOp, EngineReply, LaneCompletion, Lanes, Loaded, Mark, Newest,
+    PutCondition, Record,
 };
 use switchback_core::topology::ChainId;
 use switchback_wire::{
@@ -129,8 +132,38 @@ impl Node {
             EngineOp::SetFloor { id, .. } | EngineOp::RaiseFloors { id, .. } => {
                 (id, EngineReply::Set)
             }
+            EngineOp::Empty { id, range, lanes, .. } => {
+                self.records.retain(|hash, _| !range.contains(hash));
+                self.marks.retain(|hash, _| !range.contains(hash));
+                self.unconfirmed.retain(|hash, _| !range.contains(hash));
+                for (lane, request) in lanes {
+                    self.completions.retain(|_, it| it.lane != lane || it.request > request);
+                }
+                (id, EngineReply::Set)
+            }
+            EngineOp::Settle { id, .. } => (id, EngineReply::Set),
+            EngineOp::Copy { id, range, limit, .. } => {
+                let mut records = self.records.range(range.first..=range.last);
+                let of = |(hash, record): (&KeyHash, &Record)| {
+                    let (hash, key, record) = (*hash, self.key_of(hash), record.clone());
+                    CopiedRecord { hash, key, record }
+                };
+                let copied = records.by_ref().take(limit).map(of).collect();
+                (id, EngineReply::Copied(copied, records.next().map(|(hash, _)| *hash)))
+            }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// One of the keys of these tests.
+    fn key_of(&self, hash: &KeyHash) -> Vec<u8> {
+        let others = (0..200u8).map(|name| vec![b'k', name]);
+        let mut keys = others.chain([KEY.to_vec()]);
+        keys.find(|key| HASH_KEY.hash(key) == *hash).expect("a key of these tests")
+    }
+
+    fn reports(&mut self) -> Vec<NodeReport> {
+        std::iter::from_fn(|| self.shim.poll_message()).collect()
     }
 
     fn set_mark(&mut self, hash: KeyHash, key: Vec<u8>, mark: Option<Mark>) {
@@ -169,15 +202,16 @@ fn config(map: Map) -> NodeConfig {
     NodeConfig { hash_key: HASH_KEY, map, switch: Some(SWITCH), lanes: 16, refresh: Refresh::None }
 }
 
-/// Nodes 0 to `count`, the replicas of one partition in this order.
-struct Rack(Vec<Node>);
+/// Nodes 0 to `count`, the replicas of one partition in this order; and its view.
+struct Rack(Vec<Node>, u32);
 
 impl Rack {
     fn new(count: u16) -> Rack {
-        let mut rack = Rack((0..count).map(Node::new).collect());
+        let mut rack = Rack((0..count).map(Node::new).collect(), 0);
         let map = Map::equal(vec![(0..count).collect()]);
         for node in &mut rack.0 {
             node.tell(1, NodeCommand::Epoch(config(map.clone())));
+            node.tell(90, NodeCommand::Begin);
             node.tell(2, NodeCommand::Release { floor: Seq::NONE });
         }
         rack.run(|_| true);
@@ -327,4 +361,150 @@ fn a_view_leaves_a_replica_out_for_good() {
         reports.filter(|it| matches!(it, NodeReport::Done { id: 3, error: None, .. })).count()
     };
     assert_eq!(rack.0.iter_mut().map(done).collect::<Vec<_>>(), [1, 1]);
+}
+
+/// The replicas of a rack of three are nodes 0 and 1, and node 2 has said nothing yet.
+fn rack_of_two() -> Rack {
+    let mut rack = Rack::new(2);
+    rack.0.push(Node::new(2));
+    let node = &mut rack.0[2];
+    node.tell(1, NodeCommand::Epoch(config(Map::equal(vec![vec![0, 1]]))));
+    node.tell(2, NodeCommand::Release { floor: Seq::NONE });
+    rack
+}
+
+/// Node 2 joins behind node 1, in the join with this number.
+fn join(rack: &mut Rack, number: u32) {
+    let joins = vec![Join { partition: 0, number, node: 2, source: 1 }];
+    for node in &mut rack.0 {
+        let joins = joins.clone();
+        node.tell(100 + u64::from(number), NodeCommand::Joins { version: number, joins });
+    }
+}
+
+fn view(rack: &mut Rack, number: u32, replicas: Vec<u16>) {
+    for node in &mut rack.0 {
+        let views = vec![View { partition: 0, number, replicas: replicas.clone() }];
+        node.tell(200 + u64::from(number), NodeCommand::Views(views));
+    }
+}
+
+/// How joins go, as a node says.
+fn steps(node: &mut Node) -> Vec<(u32, JoinStep)> {
+    let step = |report: NodeReport| match report {
+        NodeReport::Join { number, step, .. } => Some((number, step)),
+        _ => None,
+    };
+    let mut steps: Vec<_> = node.reports().into_iter().filter_map(step).collect();
+    steps.dedup();
+    steps
+}
+
+fn write_key(rack: &mut Rack, name: u8, number: u64, flags: u16) {
+    let key = [b'k', name];
+    let hash = HASH_KEY.hash(&key);
+    let (seq, request) = (Seq::new(1, number), number);
+    let header = Header { seq, request, flags, lane: name.into(), ..Header::new(Op::Write) };
+    let header = Header { key_hash: hash, routing: hash.routing(), epoch: 1, ..header };
+    let header = Header { view: rack.1, ..header };
+    let packet = Packet::build(header, b"value", &key);
+    rack.0[0].shim.handle_packet(at(0), SWITCH, &packet);
+    rack.run(|_| true);
+}
+
+fn same(rack: &Rack, one: usize, other: usize) -> bool {
+    let (one, other) = (&rack.0[one], &rack.0[other]);
+    one.records == other.records && one.marks == other.marks && one.completions == other.completions
+}
+
+/// Fails if a joiner lacks anything that was there or came meanwhile, if it answers before it has
+/// all that its source had, or if the chain waits for it.
+#[test]
+fn a_joiner_gets_what_was_there_and_what_changes() {
+    let mut rack = rack_of_two();
+    for name in 0..200 {
+        write_key(&mut rack, name, 1, if name % 3 == 0 { flags::CONDITIONAL } else { 0 });
+    }
+    rack.0[1].answers();
+    // Nothing of a partition counts that the node has from before.
+    let stale = Record { seq: Seq::new(1, 99), ..Record::default() };
+    rack.0[2].records.insert(HASH_KEY.hash(b"kx"), stale);
+    join(&mut rack, 1);
+    rack.run(|message| !matches!(message, LinkMessage::Copy(_)));
+    assert!(rack.0[2].records.is_empty());
+    write_key(&mut rack, 7, 2, 0);
+    assert_eq!(rack.0[1].answers().len(), 1, "the tail answers by itself");
+    for later in 1..9 {
+        rack.repeat(100_000 * later);
+    }
+    assert!(same(&rack, 1, 2));
+    assert_eq!(steps(&mut rack.0[2]), [(1, JoinStep::Copied)]);
+    assert!(rack.0[2].answers().is_empty());
+
+    // The source hasn't heard of the view: it may have answered what the new tail lacks.
+    let replicas = vec![0, 1, 2];
+    let views = vec![View { partition: 0, number: 1, replicas: replicas.clone() }];
+    rack.0[2].tell(300, NodeCommand::Views(views));
+    rack.1 = 1;
+    let read = |rack: &mut Rack| {
+        rack.ask(2, Header { view: 1, ..Header::new(Op::Read) });
+        rack.run(|_| true);
+        rack.0[2].answers().len()
+    };
+    assert_eq!(read(&mut rack), 0);
+    view(&mut rack, 1, replicas);
+    rack.repeat(2_000_000);
+    assert_eq!(steps(&mut rack.0[2]), [(1, JoinStep::Opened)]);
+    assert_eq!(read(&mut rack), 1);
+    write_key(&mut rack, 8, 3, 0);
+    assert_eq!((rack.0[1].answers().len(), rack.0[2].answers().len()), (0, 1));
+    assert!(same(&rack, 0, 2));
+}
+
+/// Fails if a restart of joiner or source loses anything, or begins the join anew.
+#[test]
+fn restarts_in_a_join_do_not_matter() {
+    let mut rack = rack_of_two();
+    (0..200).for_each(|name| write_key(&mut rack, name, 1, 0));
+    join(&mut rack, 1);
+    let mut copies = 0;
+    rack.run(|message| {
+        copies += usize::from(matches!(message, LinkMessage::Copy(_)));
+        copies < 2
+    });
+    assert!((1..200).contains(&rack.0[2].records.len()), "a part has arrived");
+    rack.0[1].restart();
+    write_key(&mut rack, 3, 2, 0);
+    rack.repeat(100_000);
+    rack.0[2].restart();
+    write_key(&mut rack, 4, 2, 0);
+    for later in 2..9 {
+        rack.repeat(100_000 * later);
+    }
+    assert!(same(&rack, 1, 2));
+    assert_eq!(steps(&mut rack.0[2]), [(1, JoinStep::Copied)]);
+    // Under another number it begins with nothing.
+    join(&mut rack, 2);
+    assert!(rack.0[2].records.is_empty());
+}
+
+/// Fails if a node that has lost all it had answers among those that have it.
+#[test]
+fn a_node_with_nothing_is_not_released_among_others() {
+    let mut node = Node::new(1);
+    node.tell(1, NodeCommand::Epoch(config(Map::equal(vec![vec![0, 1]]))));
+    node.tell(2, NodeCommand::Release { floor: Seq::NONE });
+    let refuses =
+        |report: &NodeReport| matches!(report, NodeReport::Done { id: 2, error: Some(_), .. });
+    assert!(node.reports().iter().any(refuses));
+    node.shim.handle_timeout(at(0));
+    let says_nothing = |report: &NodeReport| matches!(report, NodeReport::Hello { chains, .. } if chains[ChainId::new(0)].epoch == 0);
+    assert!(node.reports().iter().any(says_nothing));
+    node.restart();
+    node.tell(3, NodeCommand::Release { floor: Seq::NONE });
+    assert!(node.reports().iter().any(|it| matches!(it, NodeReport::Done { error: Some(_), .. })));
+    node.tell(4, NodeCommand::Begin);
+    node.tell(5, NodeCommand::Release { floor: Seq::NONE });
+    let refuses = |it: &NodeReport| matches!(it, NodeReport::Done { id: 5, error: Some(_), .. });
+    assert!(!node.reports().iter().any(refuses), "it waits for the replica before it");
 }

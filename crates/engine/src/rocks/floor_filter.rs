@@ -10,7 +10,7 @@ use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use switchback_core::floors::Floors;
-use switchback_core::storage::Mark;
+use switchback_core::storage::{KeyRange, Mark};
 use switchback_wire::KeyHash;
 
 /// What compactions have to know; they run in RocksDB's threads.
@@ -47,6 +47,12 @@ impl FilterState {
             Some(mark) if mark.is_offered() => offered.insert(stored),
             _ => offered.remove(&stored),
         };
+    }
+
+    /// The marks of a range are gone.
+    pub(crate) fn forget_marks(&self, range: &KeyRange) {
+        let mut offered = self.offered.write().unwrap_or_else(PoisonError::into_inner);
+        offered.retain(|key| decode_key(key).is_none_or(|(hash, _)| !range.contains(&hash)));
     }
 
     fn is_offered(&self, stored: &[u8]) -> bool {
@@ -89,9 +95,9 @@ impl CompactionFilter for OneCompaction {
             return CompactionDecision::Keep;
         };
         // A key that is offered from now on has at least these floors in its mark.
-        let base = self.floors.base(self.floors.chain_of(&hash));
-        let dead = is_dead(&record, self.floors.of(&hash), self.now_ms)
-            && (is_dead(&record, base, self.now_ms) || !self.shared.is_offered(key));
+        let droppable = |is_offered| self.floors.droppable(&hash, is_offered);
+        let dead = is_dead(&record, droppable(false), self.now_ms)
+            && (is_dead(&record, droppable(true), self.now_ms) || !self.shared.is_offered(key));
         if dead {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return CompactionDecision::Remove;

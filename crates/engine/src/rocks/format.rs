@@ -10,16 +10,17 @@
 //! | | `served` | which chain serves each key |
 //! | | `floor`, of the first chain, or `floor` and chain u16 and ffff | the floor of all keys of a chain, u64 |
 //! | | `floor` and bucket u16, of the first chain, or `floor`, chain u16 and bucket u16 | the floor of a bucket, u64 |
-//! | | `unconfirmed`, key hash (16) and key | the lanes that are unconfirmed with it, u32 each |
+//! | | `unconfirmed`, key hash (16) and key | the lanes that are unconfirmed with it, u32 each, and their requests, u64 each |
+//! | | `kept`, first hash (16) and last hash (16) | nothing: the tombstones of this range are kept |
 //!
 //! Integers are big-endian, so RocksDB's order of records is the order of key hashes, which is the
 //! order of scans.
 
 use crate::group::RecordHead;
 use switchback_core::floors::{Bucket, SEQ_BUCKETS};
-use switchback_core::storage::{LaneCompletion, Lanes, Mark, OfferId, Record};
+use switchback_core::storage::{KeyRange, LaneCompletion, Lanes, Mark, OfferId, Record};
 use switchback_core::topology::{ChainId, ChainMap};
-use switchback_wire::{KeyHash, Seq};
+use switchback_wire::{KEY_BYTES_MAX, KeyHash, Seq};
 
 pub(crate) const RECORDS: &str = "records";
 pub(crate) const MARKS: &str = "marks";
@@ -31,6 +32,9 @@ pub(crate) const STATE_SHIM: &[u8] = b"shim";
 pub(crate) const STATE_SERVED: &[u8] = b"served";
 const STATE_FLOOR: &[u8] = b"floor";
 const STATE_UNCONFIRMED: &[u8] = b"unconfirmed";
+const STATE_KEPT: &[u8] = b"kept";
+/// Bytes of a lane that is unconfirmed, and of its request.
+const LANE: usize = 12;
 /// In the place of a bucket: all of a chain's.
 const ALL_BUCKETS: u16 = u16::MAX;
 const _: () = assert!(SEQ_BUCKETS <= ALL_BUCKETS as usize);
@@ -69,13 +73,47 @@ pub(crate) fn decode_unconfirmed_key(stored: &[u8]) -> Option<(KeyHash, &[u8])> 
 
 /// The stored form of the lanes that are unconfirmed with a key.
 pub(crate) fn encode_lanes(lanes: &Lanes) -> Vec<u8> {
-    let lanes: Vec<u8> = lanes.iter().flat_map(|lane| lane.to_be_bytes()).collect();
-    encode_state(&lanes)
+    let mut stored = vec![VERSION];
+    for (lane, request) in lanes {
+        stored.extend_from_slice(&lane.to_be_bytes());
+        stored.extend_from_slice(&request.to_be_bytes());
+    }
+    stored
 }
 
 pub(crate) fn decode_lanes(stored: &[u8]) -> Option<Lanes> {
-    let lanes = versioned(stored)?.chunks(4);
-    lanes.map(|lane| Some(u32::from_be_bytes(lane.try_into().ok()?))).collect()
+    let lane = |stored: &[u8]| {
+        let (lane, request) = stored.split_first_chunk::<4>()?;
+        Some((u32::from_be_bytes(*lane), u64::from_be_bytes(request.try_into().ok()?)))
+    };
+    versioned(stored)?.chunks(LANE).map(lane).collect()
+}
+
+/// The stored key of a range whose tombstones are kept.
+pub(crate) fn encode_kept_key(range: &KeyRange) -> Vec<u8> {
+    [STATE_KEPT, &range.first.0, &range.last.0].concat()
+}
+
+/// The range; `None`: this is another key of the `state` column family.
+pub(crate) fn decode_kept_key(stored: &[u8]) -> Option<KeyRange> {
+    let (first, last) = stored.strip_prefix(STATE_KEPT)?.split_first_chunk::<16>()?;
+    Some(KeyRange { first: KeyHash(*first), last: KeyHash(last.try_into().ok()?) })
+}
+
+/// Replaces `out` by what follows all stored keys up to those of a hash.
+pub(crate) fn beyond_key(last: &KeyHash, out: &mut Vec<u8>) {
+    out.clear();
+    match u128::from_be_bytes(last.0).checked_add(1) {
+        Some(beyond) => out.extend_from_slice(&beyond.to_be_bytes()),
+        // No stored key is as long.
+        None => out.resize(last.0.len() + 1 + KEY_BYTES_MAX, 0xff),
+    }
+}
+
+/// The same of keys that are unconfirmed.
+pub(crate) fn beyond_unconfirmed_key(last: &KeyHash, out: &mut Vec<u8>) {
+    beyond_key(last, out);
+    out.splice(..0, STATE_UNCONFIRMED.iter().copied());
 }
 
 /// Replaces `out` by the stored form of a record.
@@ -264,6 +302,9 @@ mod tests {
         if let Some(lanes) = decode_lanes(stored) {
             assert_eq!(encode_lanes(&lanes), stored);
         }
+        if let Some(range) = decode_kept_key(key) {
+            assert_eq!(encode_kept_key(&range), key);
+        }
         if let Some((hash, name)) = decode_unconfirmed_key(key) {
             let mut again = Vec::new();
             encode_unconfirmed_key(&hash, name, &mut again);
@@ -348,8 +389,11 @@ mod tests {
         encode_unconfirmed_key(&KeyHash([b'h'; 16]), b"k", &mut out);
         assert_eq!(out, b"unconfirmedhhhhhhhhhhhhhhhhk");
         assert_eq!(FloorOf::decode(&out), None);
-        assert_eq!(encode_lanes(&vec![1, 258]), [1, 0, 0, 0, 1, 0, 0, 1, 2]);
-        assert_eq!(decode_lanes(&[1, 0, 0, 0]), None);
+        let lanes = [1, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 9];
+        assert_eq!(encode_lanes(&vec![(258, 9)]), lanes);
+        assert_eq!(decode_lanes(&lanes[..12]), None);
+        let range = KeyRange { first: KeyHash([b'f'; 16]), last: KeyHash([b'l'; 16]) };
+        assert_eq!(encode_kept_key(&range), b"keptffffffffffffffffllllllllllllllll");
     }
 
     /// Fails if bytes of another version, unknown flags or short bytes are taken for a record.

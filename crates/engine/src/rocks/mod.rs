@@ -14,7 +14,7 @@ pub use options::Options;
 
 use crate::engine::{Engine, Statistics};
 use crate::error::OpenError;
-use crate::group::{Change, Group, ReadResult, RecordHead, Scanned, Store, Version};
+use crate::group::{Change, Copied, Group, ReadResult, RecordHead, Scanned, Store, Version};
 use crate::kind::{self, Kind, Opened, Setting, Storage, Takes};
 use crate::policy::{SyncPolicy, Urgency};
 use error::{engine_error, open_error};
@@ -34,7 +34,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use switchback_core::floors::Floors;
-use switchback_core::storage::{EngineDone, EngineError, EngineOp, Loaded, Record, ScannedKey};
+use switchback_core::storage::{
+    CopiedRecord, EngineDone, EngineError, EngineOp, KeyRange, LaneCompletion, Loaded, Record,
+    ScannedKey,
+};
 use switchback_wire::KeyHash;
 use syncer::Syncer;
 
@@ -301,6 +304,12 @@ impl RocksStore {
                     let stored = format::encode_state(&floor.0.to_be_bytes());
                     batch.put_cf(self.family(STATE), place.encode(), stored);
                 }
+                Change::Emptied { range, keeps, lanes } => {
+                    self.empty(&mut batch, range, *keeps, lanes);
+                }
+                Change::Settled(range) => {
+                    batch.delete_cf(self.family(STATE), format::encode_kept_key(range));
+                }
                 Change::Floors(floors) => {
                     for (bucket, floor) in floors {
                         let place = FloorOf::Bucket(*bucket);
@@ -312,6 +321,26 @@ impl RocksStore {
         }
         (self.key, self.value) = (key, value);
         batch
+    }
+
+    /// Ends everything in a range.
+    fn empty(&self, batch: &mut WriteBatch, range: &KeyRange, keeps: bool, lanes: &[u32]) {
+        let (mut first, mut beyond) = (Vec::new(), Vec::new());
+        format::encode_key(&range.first, &[], &mut first);
+        format::beyond_key(&range.last, &mut beyond);
+        batch.delete_range_cf(self.family(RECORDS), &first, &beyond);
+        batch.delete_range_cf(self.family(MARKS), &first, &beyond);
+        format::encode_unconfirmed_key(&range.first, &[], &mut first);
+        format::beyond_unconfirmed_key(&range.last, &mut beyond);
+        batch.delete_range_cf(self.family(STATE), &first, &beyond);
+        for lane in lanes {
+            batch.delete_cf(self.family(COMPLETIONS), lane.to_be_bytes());
+        }
+        let kept = format::encode_kept_key(range);
+        match keeps {
+            true => batch.put_cf(self.family(STATE), kept, format::encode_state(&[])),
+            false => batch.delete_cf(self.family(STATE), kept),
+        }
     }
 
     fn count_commit(&mut self, changes: usize, began: Instant, failed: bool) {
@@ -414,6 +443,54 @@ impl Store for RocksStore {
         Ok((keys, None))
     }
 
+    fn copy(&mut self, range: KeyRange, limit: usize, bytes: usize) -> Result<Copied, EngineError> {
+        self.statistics.scans += 1;
+        let (mut first, mut beyond) = (Vec::new(), Vec::new());
+        format::encode_key(&range.first, &[], &mut first);
+        format::beyond_key(&range.last, &mut beyond);
+        let mut options = ReadOptions::default();
+        options.set_iterate_lower_bound(first);
+        options.set_iterate_upper_bound(beyond);
+        // As a scan.
+        options.fill_cache(false);
+        options.set_auto_readahead_size(true);
+        let mut records: Vec<CopiedRecord> = Vec::new();
+        let mut taken = 0;
+        for entry in self.db.iterator_cf_opt(self.family(RECORDS), options, IteratorMode::Start) {
+            let (key, value) = entry.map_err(|error| engine_error(&self.name, &error))?;
+            let decoded = format::decode_key(&key).zip(format::decode_record(&value));
+            let Some(((hash, key), (head, value))) = decoded else {
+                return Err(EngineError::Corrupt(format!(
+                    "{}: a record can't be decoded",
+                    self.name
+                )));
+            };
+            let is_full = records.len() >= limit || taken >= bytes;
+            if is_full && records.last().is_some_and(|last| last.hash != hash) {
+                return Ok((records, Some(hash)));
+            }
+            taken += key.len() + value.len();
+            let RecordHead { seq, tombstone, expiry_ms, since } = head;
+            let record = Record { seq, tombstone, expiry_ms, since, value: value.to_vec() };
+            records.push(CopiedRecord { hash, key: key.to_vec(), record });
+        }
+        Ok((records, None))
+    }
+
+    fn completion(&mut self, lane: u32) -> Result<Option<LaneCompletion>, EngineError> {
+        let key = lane.to_be_bytes();
+        let found = self.db.get_pinned_cf(self.family(COMPLETIONS), key);
+        let found = found.map_err(|error| engine_error(&self.name, &error))?;
+        let Some(stored) = found else { return Ok(None) };
+        match format::decode_completion(&key, &stored) {
+            Some(done) => Ok(Some(done)),
+            None => Err(EngineError::Corrupt(format!(
+                "{}: the completion of lane {lane} can't be decoded",
+                self.name
+            ))),
+        }
+    }
+
     fn commit(&mut self, changes: &[Change], urgency: Urgency) -> Result<(), EngineError> {
         let began = Instant::now();
         let lags_too_far = self.syncer.as_ref().is_some_and(Syncer::lags_too_far);
@@ -468,6 +545,19 @@ impl RocksStore {
                     }
                     rises = true;
                 }
+                Change::Emptied { range, keeps, .. } => {
+                    self.shared.forget_marks(range);
+                    if *keeps {
+                        self.floors.keep(*range)
+                    } else {
+                        self.floors.settle(*range)
+                    }
+                    rises = true;
+                }
+                Change::Settled(range) => {
+                    self.floors.settle(*range);
+                    rises = true;
+                }
                 Change::Record { .. } | Change::Completion(_) | Change::Unconfirmed { .. } => {}
             }
         }
@@ -510,6 +600,10 @@ fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
             STATE_SHIM => loaded.state = Some(format::decode_state(stored)?.to_vec()),
             STATE_SERVED => loaded.floors.set_served(format::decode_served(stored)?),
             _ => {
+                if let Some(range) = format::decode_kept_key(key) {
+                    loaded.floors.keep(range);
+                    return Some(());
+                }
                 if let Some((hash, key)) = format::decode_unconfirmed_key(key) {
                     loaded.unconfirmed.push((hash, key.to_vec(), format::decode_lanes(stored)?));
                     return Some(());

@@ -31,6 +31,8 @@ on_both! {
     compaction_drops_only_the_dead floors_of_buckets_drop_what_is_not_offered
     a_condition_begins_its_series_at_the_floor nothing_expires_without_a_clock
     completions_go_with_the_write replicas_merge_what_is_newer what_is_unconfirmed_is_noted
+    a_range_is_emptied_whole_and_alone a_range_that_is_copied_keeps_its_tombstones
+    copies_follow_the_hashes
     everything_survives_reopening marks_can_be_cleared scans_follow_the_hashes scans_respect_bounds
     scans_never_part_a_position scans_see_their_group keys_of_one_hash_are_told_apart
     any_bytes_are_a_value
@@ -448,13 +450,79 @@ fn replicas_merge_what_is_newer(engine: &mut dyn Restartable) {
 /// Fails if a key is forgotten that may not be at the tail, if lanes aren't those that were noted
 /// last, or if a refused put notes anything.
 fn what_is_unconfirmed_is_noted(engine: &mut dyn Restartable) {
-    let noted = |key: &[u8], lanes: &[u32]| (hash(key), key.to_vec(), lanes.to_vec());
-    run(engine, [put_unconfirmed(b"a", record(5, b"x"), vec![1])]);
-    run(engine, [put_unconfirmed(b"a", record(4, b"y"), vec![2])]);
-    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[1])]);
-    run(engine, [put_unconfirmed(b"a", record(6, b"z"), vec![1, 2])]);
-    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[1, 2])]);
+    let noted = |key: &[u8], lanes: &[(u32, u64)]| (hash(key), key.to_vec(), lanes.to_vec());
+    run(engine, [put_unconfirmed(b"a", record(5, b"x"), vec![(1, 8)])]);
+    run(engine, [put_unconfirmed(b"a", record(4, b"y"), vec![(2, 8)])]);
+    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[(1, 8)])]);
+    run(engine, [put_unconfirmed(b"a", record(6, b"z"), vec![(1, 8), (2, 9)])]);
+    assert_eq!(engine.reopen().unconfirmed, [noted(b"a", &[(1, 8), (2, 9)])]);
     let confirm = EngineOp::Confirm { id: 0, keys: vec![(hash(b"a"), b"a".to_vec())] };
     assert_eq!(run_one(engine, confirm), SET);
     assert_eq!(engine.reopen().unconfirmed, []);
+}
+
+/// Fails if anything of an emptied range is left, be it of the same group, if anything of another
+/// one goes, or if a completion goes that is newer than what was named.
+fn a_range_is_emptied_whole_and_alone(engine: &mut dyn Restartable) {
+    let (low, high) = (key_of_half(0), key_of_half(1));
+    let marked = Some(Mark { offer: OfferId::from_bits(4), ..Mark::default() });
+    let done = |lane, request| LaneCompletion { lane, request, seq: Seq(request) };
+    let of = |key: &[u8], lanes| {
+        let (offered, noted) = (mark(key, marked), put_unconfirmed(key, record(5, b"x"), lanes));
+        [merge(key, None, None, vec![done(1, 3), done(2, 9)]), offered, noted]
+    };
+    run(engine, of(&low, vec![(1, 3), (2, 8)]));
+    let ops = of(&high, vec![(1, 3)]).into_iter().chain([
+        put(&low, record(6, b"later"), NEWER),
+        empty(half(false), false, vec![(1, 3), (2, 8)]),
+        get(&low),
+        put(&low, record(2, b"anew"), PutCondition::IfSeq(Seq::NONE)),
+    ]);
+    assert_eq!(run(engine, ops)[3..], [stored(), SET, ABSENT, stored()]);
+    let replies = run(engine, [get(&low), get(&high)]);
+    assert_eq!(replies, [got(record(2, b"anew")), got(record(5, b"x"))]);
+    let loaded = engine.reopen();
+    assert_eq!(loaded.completions, [done(2, 9)]);
+    assert_eq!(loaded.marks, [(hash(&high), high.clone(), marked.unwrap())]);
+    assert_eq!(loaded.unconfirmed, [(hash(&high), high, vec![(1, 3)])]);
+}
+
+/// Fails if a compaction drops a tombstone of a range that is being copied, even after a restart,
+/// keeps it once the range is settled, or keeps those of another range.
+fn a_range_that_is_copied_keeps_its_tombstones(engine: &mut dyn Restartable) {
+    let (low, high) = (key_of_half(0), key_of_half(1));
+    let tombstones = [put(&low, tombstone(5), NEWER), put(&high, tombstone(5), NEWER)];
+    run(engine, [empty(half(false), true, Vec::new())]);
+    run(engine, tombstones);
+    run(engine, [floor(9)]);
+    assert_eq!(engine.reopen().floors.kept(), [half(false)]);
+    engine.compact_now();
+    assert_eq!(run(engine, [get(&low), get(&high)]), [got(tombstone(5)), ABSENT]);
+    assert_eq!(run_one(engine, settle(half(false))), SET);
+    assert_eq!(engine.reopen().floors.kept(), []);
+    engine.compact_now();
+    assert_eq!(run_one(engine, get(&low)), ABSENT);
+}
+
+/// Fails if a copy lacks a record of its range, has one of another, or doesn't end where it is told
+/// to.
+fn copies_follow_the_hashes(engine: &mut dyn Restartable) {
+    let mut keys: Vec<_> = (0..9u8).map(|name| vec![b'a' + name]).collect();
+    run(engine, keys.iter().map(|key| put(key, record(3, b"12345678"), NEWER)));
+    keys.sort_by_key(|key| hash(key));
+    let copied = |keys: &[Vec<u8>], next: Option<&Vec<u8>>| {
+        let of = |key: &Vec<u8>| CopiedRecord {
+            hash: hash(key),
+            key: key.clone(),
+            record: record(3, b"12345678"),
+        };
+        Ok(EngineReply::Copied(keys.iter().map(of).collect(), next.map(|key| hash(key))))
+    };
+    let all = KeyRange { first: KeyHash([0; 16]), last: KeyHash([0xff; 16]) };
+    assert_eq!(run_one(engine, copy(all, 100, 1000)), copied(&keys, None));
+    assert_eq!(run_one(engine, copy(all, 2, 1000)), copied(&keys[..2], Some(&keys[2])));
+    assert_eq!(run_one(engine, copy(all, 100, 10)), copied(&keys[..2], Some(&keys[2])));
+    let middle = KeyRange { first: hash(&keys[2]), last: hash(&keys[5]) };
+    assert_eq!(run_one(engine, copy(middle, 100, 1000)), copied(&keys[2..6], None));
+    assert_eq!(run_one(engine, copy(middle, 0, 1000)), copied(&keys[2..3], Some(&keys[3])));
 }

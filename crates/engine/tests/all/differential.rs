@@ -59,6 +59,12 @@ fn put() -> impl Strategy<Value = EngineOp> {
     )
 }
 
+/// Parts of the keys: one of a few, so that those that are emptied are settled, too.
+fn range() -> impl Strategy<Value = KeyRange> {
+    let hash = |byte: u8| prop_oneof![Just(KeyHash([byte; 16])), key().prop_map(|(hash, _)| hash)];
+    (hash(0), hash(0xff)).prop_map(|(first, last)| KeyRange { first, last: last.max(first) })
+}
+
 fn op() -> impl Strategy<Value = EngineOp> {
     let bound = || prop_oneof![Just(0), Just(1u64 << 60), Just(u64::MAX), any::<u64>()];
     let mark =
@@ -86,6 +92,12 @@ fn op() -> impl Strategy<Value = EngineOp> {
             EngineOp::RaiseFloors { id: 0, floors: vec![(bucket, Seq(floor))] }
         }),
         2 => (bound(), bound(), 0..6usize).prop_map(|(from, to, limit)| scan(from, to, limit)),
+        1 => (range(), any::<bool>(), proptest::option::of((0..3u32, 0..9u64))).prop_map(
+            |(range, keeps, lane)| empty(range, keeps, lane.into_iter().collect())
+        ),
+        1 => range().prop_map(settle),
+        2 => (range(), 0..6usize, 0..60usize)
+            .prop_map(|(range, limit, bytes)| copy(range, limit, bytes)),
     ]
 }
 

@@ -52,6 +52,8 @@ pub enum Check {
     ChainOrder,
     /// In the end all replicas have the same.
     ReplicasDiffer,
+    /// In the end there are as many replicas as there should be.
+    UnderReplicated,
     /// Tables and queues stay within their bounds.
     Bounds,
     /// The parts come to rest once the faults are over.
@@ -64,7 +66,7 @@ pub enum Check {
 
 impl Check {
     /// All of them.
-    pub const ALL: [Check; 23] = [
+    pub const ALL: [Check; 24] = [
         Check::Linearizable,
         Check::AcknowledgedWriteLost,
         Check::SeenValueVanished,
@@ -84,6 +86,7 @@ impl Check {
         Check::MembersLackTold,
         Check::ChainOrder,
         Check::ReplicasDiffer,
+        Check::UnderReplicated,
         Check::Bounds,
         Check::Settled,
         Check::Progress,
@@ -112,6 +115,7 @@ impl Check {
             Check::MembersLackTold => "members-lack-told",
             Check::ChainOrder => "chain-order",
             Check::ReplicasDiffer => "replicas-differ",
+            Check::UnderReplicated => "under-replicated",
             Check::Bounds => "bounds",
             Check::Settled => "settled",
             Check::Progress => "progress",
@@ -160,6 +164,9 @@ impl Check {
             Check::ChainOrder => "no replica has a newer version than the one before it",
             Check::ReplicasDiffer => {
                 "once the cache is drained, all replicas of a partition have the same"
+            }
+            Check::UnderReplicated => {
+                "once the faults are over partitions get back the replicas that they have lost"
             }
             Check::Bounds => "tables and queues stay within their bounds",
             Check::Settled => {

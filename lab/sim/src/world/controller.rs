@@ -208,12 +208,16 @@ impl World {
 
     /// Which replicas there are is what the controller knows.
     fn follow_views(&mut self) {
-        if self.rack_is_replicated()
-            && let Some(controller) = &self.controller.controller
-            && *controller.map() != self.map
-        {
-            self.map = controller.map().clone();
+        if !self.rack_is_replicated() {
+            return;
         }
+        let Some(controller) = &self.controller.controller else { return };
+        if *controller.map() != self.map {
+            self.map = controller.map().clone();
+            let map = &self.map;
+            self.emptied.retain(|node| map.numbers_of(*node).contains(&true));
+        }
+        self.opening = controller.opening();
     }
 
     /// No part may be told of a snapshot that isn't on the disk.

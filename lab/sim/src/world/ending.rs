@@ -137,7 +137,8 @@ impl World {
                     .controller
                     .as_ref()
                     .is_some_and(|controller| controller.is_drained());
-                if drained && self.is_quiet() && self.are_replicas_quiet() {
+                let is_quiet = self.is_quiet() && self.are_replicas_quiet();
+                if drained && is_quiet && self.are_partitions_whole() {
                     self.statistics.drained += 1;
                     self.check_stored();
                     self.enter(Phase::Rereading(0));
@@ -162,9 +163,13 @@ impl World {
     /// clients whether the rest is done: without the check of the former, clients are asked all the
     /// same.
     fn give_up(&mut self) {
+        let rests = match self.are_partitions_whole() {
+            true => Check::Settled,
+            false => Check::UnderReplicated,
+        };
         let (check, next) = match self.phase {
-            Phase::Settling => (Check::Settled, Some(Phase::Reading(0))),
-            Phase::Draining => (Check::Settled, Some(Phase::Rereading(0))),
+            Phase::Settling => (rests, Some(Phase::Reading(0))),
+            Phase::Draining => (rests, Some(Phase::Rereading(0))),
             _ => (Check::Liveness, None),
         };
         let text =
@@ -239,7 +244,7 @@ impl World {
         let Some(controller) = &self.controller.controller else { return false };
         let idle = self.clients.iter().all(super::ClientSlot::is_idle);
         let is_prompt = self.control.is_prompt(self.now_us) && self.links.is_prompt(self.now_us);
-        if !idle || !is_prompt || !self.are_replicas_ready() {
+        if !idle || !is_prompt || !self.are_replicas_ready() || !self.are_partitions_whole() {
             return false;
         }
         let now = self.now(Part::Controller);

@@ -48,8 +48,8 @@ impl World {
         for node in self.nodes.iter().filter_map(|slot| slot.shim.as_ref()) {
             bound("engine operations of a node", node.operations(), limits.operations_max + 1024);
             // A restart finds those again whose clearing it cut short.
-            let replicas = usize::from(self.plan.topology.replicas);
-            bound("offered keys of a node", node.offered(), 2 * replicas * limits.marks_max);
+            let heads = if self.plan.topology.replicas > 1 { self.nodes.len() } else { 1 };
+            bound("offered keys of a node", node.offered(), 2 * heads * limits.marks_max);
             bound("frames of a node under way", node.frames_under_way(), 1 << 15);
         }
         for running in self.switches.iter().filter_map(|slot| slot.running.as_ref()) {
@@ -102,7 +102,17 @@ impl World {
 
     /// Whether a key's node has this version, or a newer one; of several replicas, whether all do.
     pub(super) fn is_at_node(&self, hash: &KeyHash, seq: Seq) -> bool {
-        self.map.of(*hash).replicas.iter().all(|node| self.reached(*node, hash) >= seq)
+        self.members_of(hash).all(|node| self.reached(node, hash) >= seq)
+    }
+
+    /// The replicas of a key that have all that was answered: not the one that hasn't opened, nor
+    /// one that has lost its disk.
+    fn members_of(&self, hash: &KeyHash) -> impl Iterator<Item = u16> {
+        let it = self.map.of(*hash);
+        let is_member = |node: &u16| {
+            !self.opening.contains(&(it.number, *node)) && !self.emptied.contains(node)
+        };
+        it.replicas.iter().copied().filter(is_member)
     }
 
     /// The version that a node has of a key. A tombstone that was dropped left its floor behind.
@@ -155,6 +165,9 @@ impl World {
             self.compared = (self.compared + 1) % keys;
             let hash = hash_key.hash(self.workload.key(self.compared));
             let replicas = &self.map.of(hash).replicas;
+            if replicas.iter().any(|node| self.emptied.contains(node)) {
+                continue;
+            }
             let is_ahead = |pair: &&[u16]| {
                 let engine = &self.nodes[usize::from(pair[1])].engine;
                 let newer = engine.record(&hash).map_or(Seq::NONE, |record| record.seq);
@@ -203,6 +216,14 @@ impl World {
         if let Some(text) = differing {
             self.fail(Violation::general(Check::ReplicasDiffer, text));
         }
+    }
+
+    /// Whether all partitions have as many replicas as they are to have, or too few nodes live.
+    pub(super) fn are_partitions_whole(&self) -> bool {
+        let Some(controller) = &self.controller.controller else { return false };
+        let living = self.nodes.iter().filter(|slot| slot.is_running()).count();
+        let is_possible = living >= usize::from(self.plan.topology.replicas);
+        !self.rack_is_replicated() || !is_possible || controller.is_whole()
     }
 
     /// Whether replicas take what those before them pass on.

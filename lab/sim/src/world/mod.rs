@@ -39,6 +39,7 @@ use nemesis::Nemesis;
 use node::NodeSlot;
 use script::Rules;
 pub use script::{Act, Script};
+use std::collections::BTreeSet;
 use switch::SwitchSlot;
 use switchback_assembly::{Part, Parts, Rack};
 use switchback_core::Now;
@@ -74,6 +75,10 @@ pub struct World {
     map: Map,
     /// As the rack was made.
     first_map: Map,
+    /// Partitions and their last replicas, of those that have joined and aren't members yet.
+    opening: BTreeSet<(u16, u16)>,
+    /// Nodes that have lost their disks, and that the controller counts on still.
+    emptied: BTreeSet<u16>,
     /// Which key's replicas are compared next.
     compared: u32,
     /// The number of each part.
@@ -132,6 +137,8 @@ impl World {
         let mut world = World {
             first_map: map.clone(),
             map,
+            opening: BTreeSet::new(),
+            emptied: BTreeSet::new(),
             compared: 0,
             numbers,
             now_us: 0,

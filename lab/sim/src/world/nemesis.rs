@@ -25,8 +25,8 @@ enum Lasting {
     Dead(Part, Part),
     /// A switch that is out of service.
     Drained(u16),
-    /// A node that is gone: it comes back if partitions can't do without it, or with nothing.
-    Lost(u16),
+    /// A node that is gone since then: it comes back with what it had, or with nothing.
+    Lost(u16, u64),
 }
 
 /// Injects faults.
@@ -121,6 +121,9 @@ impl World {
         }
         let pause_us = self.nemesis.pause_us();
         self.queue.push(self.now_us + pause_us, Event::Nemesis);
+        if !self.emptied.is_empty() {
+            return; // nobody may be lost beside a node that has lost all
+        }
         let kind = self.nemesis.draw();
         let lasts_us = 1 + self.nemesis.random.exponential(self.nemesis.plan.lasts_us);
         if let Some(lasting) = self.apply(kind, lasts_us) {
@@ -189,7 +192,7 @@ impl World {
             FaultKind::CutRecovery => self.cut_recovery(lasts_us),
             FaultKind::DrainSwitch => self.drain_switch(),
             FaultKind::LoseNode => match self.crash_one(is_node)?[..] {
-                [Part::Node(node)] => Some(Lasting::Lost(node)),
+                [Part::Node(node)] => Some(Lasting::Lost(node, self.now_us)),
                 _ => None,
             },
             FaultKind::BitRot => {
@@ -437,18 +440,40 @@ impl World {
             }
             Lasting::Rotten(node) => self.nodes[usize::from(node)].engine.mend(),
             Lasting::Drained(switch) => self.add_switch(switch),
-            Lasting::Lost(node) if self.is_running(Part::Node(node)) => {}
-            Lasting::Lost(node) => {
-                // Only what no partition needs may be lost, and the controller has to know it.
-                let is_removed = self.is_running(Part::Controller)
-                    && self.controller.is_idle()
-                    && !self.map.numbers_of(node).contains(&true);
-                if is_removed && self.nemesis.random.chance(0.7) {
+            Lasting::Lost(node, _) if self.is_running(Part::Node(node)) => {}
+            Lasting::Lost(node, since_us) => {
+                if self.nemesis.random.chance(0.7) && self.may_lose_disk(node, since_us) {
                     self.lose_disk(node);
+                    if self.map.numbers_of(node).contains(&true) {
+                        self.emptied.insert(node);
+                    }
                 }
                 self.start_part(Part::Node(node));
             }
         }
+    }
+
+    /// Whether what a node has that is gone since then may be lost: no partition needs it, and the
+    /// controller knows it; or each has another member, everybody else is well, and the controller
+    /// doesn't count on the node meanwhile.
+    fn may_lose_disk(&self, node: u16, since_us: u64) -> bool {
+        let Some(controller) = &self.controller.controller else { return false };
+        if !self.controller.is_idle() {
+            return false;
+        }
+        let of_node = self.map.partitions().iter().filter(|it| it.replicas.contains(&node));
+        let mut members = of_node.map(|it| controller.members_of(it.number));
+        let is_well = |part: Part| {
+            let is_paused = self.paused_until_us[usize::from(self.numbers.number(part))];
+            part == Part::Node(node) || (self.is_running(part) && is_paused <= self.now_us)
+        };
+        let nodes = (0..self.nodes.len() as u16).map(Part::Node);
+        let are_well = self.nemesis.under_way == 0
+            && nodes.chain([Part::Controller]).all(is_well)
+            && self.emptied.is_empty()
+            && self.now_us >= since_us + self.plan.times.node_timeout_us;
+        !self.map.numbers_of(node).contains(&true)
+            || (are_well && members.all(|members| members != [node]))
     }
 
     /// All faults are over.

@@ -199,6 +199,7 @@ impl Chain {
         self.resync_on(cx);
         self.recover_on(cx);
         self.views_on(cx);
+        self.joins_on(cx);
         self.admit_waiting(cx);
         self.drain_on(cx);
         self.change_on(cx);
@@ -304,6 +305,7 @@ impl Chain {
             }
         }
         self.node_lags(cx, node);
+        self.joins_lag(cx, node, change.restarted);
         if !cx.directory.holders(self.id).contains(&node) {
             self.stranger_said_hello(cx, node, change.restarted);
         }

@@ -581,21 +581,33 @@ impl Chain {
     /// Releases a node: it takes nothing any more that is older than the epoch.
     fn release_node(&mut self, cx: &Context<'_>, node: u16) {
         let floor = Seq::new(cx.directory.epoch(self.id), 0);
+        // What a node that has nothing lacks, others don't: then it is left out, and joins.
+        let is_new = cx.directory.recovered_epoch(self.id) == 0;
+        if cx.directory.is_replicated() && (is_new || !cx.directory.has_others(node)) {
+            self.command_node(cx, node, NodeCommand::Begin);
+        }
         self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
     /// A node said hello: is it where it should be?
     pub(super) fn node_lags(&mut self, cx: &Context<'_>, node: u16) {
-        if !self.is_serving() || !cx.directory.holders(self.id).contains(&node) {
+        let is_of =
+            cx.directory.holders(self.id).contains(&node) || cx.directory.is_joiner(self.id, node);
+        if !self.is_serving() || !is_of {
             return;
         }
-        let moves = |order: &Order| {
-            matches!(order, Order::Node(NodeCommand::Epoch(_) | NodeCommand::Release { .. }))
+        let standing = cx.members.standing(node, self.id);
+        // One that has lost all since it was told to be released doesn't hear that.
+        let lacks_epoch =
+            cx.directory.is_replicated() && standing.epoch < cx.directory.epoch(self.id);
+        let moves = |order: &Order| match order {
+            Order::Node(NodeCommand::Epoch(_)) => true,
+            Order::Node(NodeCommand::Release { .. } | NodeCommand::Begin) => !lacks_epoch,
+            _ => false,
         };
         if self.commands.any(|to, order| to == Peer::Node(node) && moves(order)) {
             return;
         }
-        let standing = cx.members.standing(node, self.id);
         if standing.epoch < cx.directory.epoch(self.id) {
             self.send_epoch(cx, node);
         } else if standing.held && standing.epoch == cx.directory.epoch(self.id) {

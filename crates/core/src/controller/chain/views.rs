@@ -1,4 +1,5 @@
-//! Views: the replicas of a chain's partitions change while it serves, or recovers (rule R9).
+//! Views: the replicas of a chain's partitions change while it serves, or recovers (rule R9). And
+//! joins, of which nodes hear once the views are told (rules R10 to R12).
 //!
 //! A change is durable first. Then the chain's switches route by it, and only then do nodes enter
 //! it: until no switch sends anything to a replica that was left out, the others confirm nothing
@@ -10,7 +11,7 @@
 use super::commands::Order;
 use super::{Chain, Context, Phase};
 use crate::control::{NodeCommand, Peer, SwitchCommand};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far the newest views have come.
 #[derive(Debug, Default)]
@@ -18,6 +19,11 @@ pub(super) struct Views {
     step: Step,
     /// Nodes that store nothing of the chain any more, and were told so.
     told: BTreeSet<u16>,
+    /// The list of joins that each node was told last, and the newest of them.
+    joins_told: BTreeMap<u16, u32>,
+    joins_version: u32,
+    /// A node may not have been told the newest list.
+    joins_due: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,7 +50,9 @@ impl Chain {
         let holders = cx.directory.holders(self.id);
         let store = cx.directory.last_store();
         self.withdraw_views();
-        self.views.told.remove(&node);
+        self.views.told.clear();
+        self.views.joins_told.remove(&node);
+        self.views.joins_due = true;
         if !holders.contains(&node) {
             self.commands.withdraw_from(Peer::Node(node));
         }
@@ -56,6 +64,54 @@ impl Chain {
             return;
         }
         self.views.step = Step::Storing(store);
+    }
+
+    /// Replicas of the chain's partitions have changed, while it serves: a node that joined stands
+    /// last in a view.
+    pub(in crate::controller) fn views_changed(&mut self, cx: &Context<'_>) {
+        self.withdraw_views();
+        self.views.told.clear();
+        self.views.step = Step::Storing(cx.directory.last_store());
+    }
+
+    /// Whether it serves, and all who need to be told of the newest views have been, or are being
+    /// told.
+    pub(in crate::controller) fn may_change_views(&self) -> bool {
+        self.is_serving() && self.views.step == Step::Told
+    }
+
+    /// Tells nodes which joins there are, once that is durable, and the views are told.
+    pub(super) fn joins_on(&mut self, cx: &Context<'_>) {
+        let (version, store) = cx.directory.joins_version();
+        let is_known = self.views.joins_version == version && !self.views.joins_due;
+        if version == 0 || is_known || !self.may_change_views() || !cx.outbox.is_stored(store) {
+            return;
+        }
+        if self.views.joins_version != version {
+            self.commands.withdraw(|order| matches!(order, Order::Node(NodeCommand::Joins { .. })));
+            self.views.joins_version = version;
+        }
+        self.views.joins_due = false;
+        let joins = cx.directory.joins(self.id);
+        for node in 0..cx.members.nodes() {
+            let is_told = self.views.joins_told.get(&node) == Some(&version);
+            let is_there = cx.members.is_node_living(cx.now, node)
+                && cx.members.standing(node, self.id).epoch == cx.directory.epoch(self.id);
+            if !is_told && is_there {
+                self.views.joins_told.insert(node, version);
+                let joins = joins.clone();
+                self.command_node(cx, node, NodeCommand::Joins { version, joins });
+            }
+        }
+    }
+
+    /// A node said hello: it may not have been told the newest list of joins.
+    pub(super) fn joins_lag(&mut self, cx: &Context<'_>, node: u16, restarted: bool) {
+        if restarted {
+            self.views.joins_told.remove(&node);
+        }
+        let (version, _) = cx.directory.joins_version();
+        self.views.joins_due |= self.views.joins_told.get(&node) != Some(&version);
     }
 
     /// The switches serve on after a restart of the controller, which may have told nothing of the
@@ -92,8 +148,10 @@ impl Chain {
             return;
         }
         self.views.step = Step::Told;
-        for node in cx.directory.holders(self.id) {
-            self.command_node(cx, *node, NodeCommand::Views(cx.directory.views(self.id)));
+        let joiners = cx.directory.joins(self.id).into_iter().map(|join| join.node);
+        let holders = cx.directory.holders(self.id).iter().copied();
+        for node in joiners.chain(holders).collect::<BTreeSet<_>>() {
+            self.command_node(cx, node, NodeCommand::Views(cx.directory.views(self.id)));
         }
     }
 

@@ -141,6 +141,33 @@ impl RisingFloors {
         to_save
     }
 
+    /// The floors of a chain's buckets.
+    pub(super) fn of_chain(&self, chain: ChainId) -> Vec<(u16, Seq)> {
+        self.floors.buckets(chain).collect()
+    }
+
+    /// Raises the floors of buckets to these, but for those that are `kept`, which are left; what
+    /// is to be saved.
+    pub(super) fn take(
+        &mut self,
+        chain: ChainId,
+        floors: &mut Vec<(u16, Seq)>,
+        kept: &BTreeSet<Bucket>,
+    ) -> Vec<(Bucket, Seq)> {
+        let mut raised = Vec::new();
+        floors.retain(|&(number, floor)| {
+            let bucket = Bucket { chain, number };
+            let rises = floor > self.floors.of_bucket(bucket);
+            if rises && !kept.contains(&bucket) {
+                self.floors.raise(bucket, floor);
+                raised.push((bucket, floor));
+            }
+            rises && kept.contains(&bucket)
+        });
+        self.saving += usize::from(!raised.is_empty());
+        raised
+    }
+
     /// The floors that rise now. They count at once: more is refused then, never less.
     fn period_over(&mut self, kept: &BTreeSet<Bucket>) -> Vec<(Bucket, Seq)> {
         let mut due = std::mem::replace(&mut self.due, std::mem::take(&mut self.noted));

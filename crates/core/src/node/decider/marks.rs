@@ -6,7 +6,7 @@
 
 use crate::control::Offer;
 use crate::mechanisms::Mechanisms;
-use crate::storage::{Mark, OfferId};
+use crate::storage::{KeyRange, Mark, OfferId};
 use std::collections::{BTreeMap, VecDeque};
 use switchback_wire::{KeyHash, Seq};
 
@@ -198,6 +198,21 @@ impl Marks {
         }
         marked.mark = merged;
         Some(merged)
+    }
+
+    /// Nothing of a range is marked any more.
+    pub(super) fn forget(&mut self, range: &KeyRange) {
+        let gone: Vec<_> = self.within(range).map(|(hash, _)| *hash).collect();
+        for hash in gone {
+            let marked = self.keys.remove(&hash).expect("just seen");
+            self.offered -= usize::from(marked.mark.is_offered());
+        }
+        self.to_offer.retain(|hash| !range.contains(hash));
+    }
+
+    /// The marks of a range, in order.
+    pub(super) fn within(&self, range: &KeyRange) -> impl Iterator<Item = (&KeyHash, &MarkedKey)> {
+        self.keys.range(range.first..=range.last)
     }
 
     /// A mark that was merged is durable, or couldn't be made so: then there was no offer, unless

@@ -13,7 +13,9 @@ use crate::control::{NodeConfig, Offer};
 use crate::floors::{Bucket, SEQ_BUCKETS};
 use crate::mechanisms::Mechanisms;
 use crate::node::link::Effect;
-use crate::storage::{LaneCompletion, Loaded, Mark, OfferId, PutCondition, Record};
+use crate::storage::{
+    KeyRange, LaneCompletion, Lanes, Loaded, Mark, OfferId, PutCondition, Record,
+};
 use crate::time::Now;
 use crate::topology::{ByChain, ChainId, ChainMap};
 use arbiter::Arbiter;
@@ -313,8 +315,62 @@ impl Decider {
     }
 
     /// The last completions of these lanes.
-    pub(super) fn completions_of(&self, lanes: &[u32]) -> Vec<LaneCompletion> {
-        lanes.iter().filter_map(|lane| self.completions.get(lane).copied()).collect()
+    pub(super) fn completions_of(&self, lanes: &Lanes) -> Vec<LaneCompletion> {
+        lanes.iter().filter_map(|(lane, _)| self.completions.get(lane).copied()).collect()
+    }
+
+    /// Nothing of a range is stored any more, nor completions of these lanes up to these requests.
+    pub(super) fn empty(&mut self, range: &KeyRange, lanes: &Lanes) {
+        self.marks.forget(range);
+        for (lane, request) in lanes {
+            if self.completions.get(lane).is_some_and(|done| done.request <= *request) {
+                self.completions.remove(lane);
+            }
+        }
+    }
+
+    /// Keys of a range that are marked as offered or fenced, in order, and their marks.
+    pub(super) fn marks_in(&self, range: &KeyRange) -> impl Iterator<Item = (&KeyHash, &[u8])> {
+        self.marks.within(range).map(|(hash, marked)| (hash, &marked.key[..]))
+    }
+
+    /// Completions from a lane on, at most so many, and the lane to go on from; without those that
+    /// are `unconfirmed`.
+    pub(super) fn completions_from(
+        &self,
+        lane: u32,
+        limit: usize,
+        unconfirmed: &BTreeMap<u32, u64>,
+    ) -> (Vec<LaneCompletion>, Option<u32>) {
+        let mut from = self.completions.range(lane..);
+        let taken: Vec<_> = from.by_ref().take(limit).map(|(_, done)| *done).collect();
+        let is_known = |done: &LaneCompletion| {
+            unconfirmed.get(&done.lane).is_none_or(|request| done.request > *request)
+        };
+        (taken.into_iter().filter(is_known).collect(), from.next().map(|(lane, _)| *lane))
+    }
+
+    /// The floors of a chain's buckets.
+    pub(super) fn floors_of(&self, chain: ChainId) -> Vec<(u16, Seq)> {
+        self.rising.of_chain(chain)
+    }
+
+    /// Takes over these floors, as far as they are higher, but for those of buckets with something
+    /// `unconfirmed`, which are left: what is to be saved.
+    pub(super) fn take_floors(
+        &mut self,
+        chain: ChainId,
+        floors: &mut Vec<(u16, Seq)>,
+        unconfirmed: &BTreeSet<KeyHash>,
+    ) -> Vec<(Bucket, Seq)> {
+        let kept: BTreeSet<_> =
+            unconfirmed.iter().map(|hash| self.rising.bucket_of(hash)).collect();
+        self.rising.take(chain, floors, &kept)
+    }
+
+    /// Whether all floors are on the disk.
+    pub(super) fn are_floors_saved(&self) -> bool {
+        self.rising.is_saved()
     }
 
     /// Keys that are marked as offered.

@@ -1,7 +1,8 @@
 //! What replicas of a partition tell each other.
 
+use crate::node::join::CopyAt;
 use crate::storage::{LaneCompletion, Mark, Record, Source};
-use switchback_wire::{Header, KEY_BYTES_MAX, KeyHash, PACKET_BYTES_MAX, VALUE_BYTES_MAX};
+use switchback_wire::{Header, KEY_BYTES_MAX, KeyHash, PACKET_BYTES_MAX, Seq, VALUE_BYTES_MAX};
 
 /// Bytes of a frame at most: less than a message to a controller may have.
 pub const FRAME_BYTES_MAX: usize = 2 << 20;
@@ -106,6 +107,30 @@ impl Frame {
     }
 }
 
+/// A part of a copy, for a node that joins. What it holds is what the source had stored when it had
+/// sent frame `after` of the round: it is taken between that frame and the next one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Copy {
+    /// The partition.
+    pub partition: u16,
+    /// The number of the join.
+    pub join: u32,
+    /// The round, which names view and epoch, too.
+    pub round: u64,
+    /// The last frame that was sent before.
+    pub after: u64,
+    /// Where it begins, as it was asked for.
+    pub from: CopyAt,
+    /// Where to go on.
+    pub next: CopyAt,
+    /// Records and marks.
+    pub effects: Vec<Effect>,
+    /// Completions, of any keys.
+    pub completions: Vec<LaneCompletion>,
+    /// The floors of the chain's buckets, by their numbers.
+    pub floors: Vec<(u16, Seq)>,
+}
+
 /// A key that a read has found hot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HotHint {
@@ -161,4 +186,15 @@ pub enum LinkMessage {
         /// What was found hot.
         hot: HotHint,
     },
+    /// FETCH, of a node that joins, to its source: the copy from here on.
+    Fetch {
+        /// The partition.
+        partition: u16,
+        /// The number of the join.
+        join: u32,
+        /// From where.
+        from: CopyAt,
+    },
+    /// COPY, the answer.
+    Copy(Box<Copy>),
 }

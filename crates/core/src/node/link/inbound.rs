@@ -142,6 +142,11 @@ impl Inbound {
         self.queue.back()
     }
 
+    /// The last frame that was taken.
+    pub(in crate::node) fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Whether this round is open.
     pub(in crate::node) fn is_in(&self, round: u64) -> bool {
         self.round == Some(round)

@@ -19,12 +19,12 @@ mod inbound;
 mod outbound;
 mod unconfirmed;
 
-pub use frames::{Answer, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
+pub use frames::{Answer, Copy, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
 pub(super) use inbound::{Inbound, Taken};
 pub(super) use outbound::{Awaited, Outbound};
 
 use crate::storage::Lanes;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::KeyHash;
 
 /// Frames that a node has under way at most, and their bytes: beyond this the head takes no
@@ -44,8 +44,12 @@ pub(super) struct Term {
 pub(super) struct Standing {
     /// The replica before it; `None`: it is the head.
     pub(super) before: Option<u16>,
-    /// The replica behind it; `None`: it is the tail.
+    /// The replica behind it, or the node that joins there; `None`: nobody is behind it.
     pub(super) after: Option<u16>,
+    /// The one behind joins: this is the tail.
+    pub(super) after_joins: bool,
+    /// It is a replica; else it joins.
+    pub(super) is_replica: bool,
 }
 
 impl Standing {
@@ -53,7 +57,31 @@ impl Standing {
     pub(super) fn of(node: u16, replicas: &[u16]) -> Option<Standing> {
         let at = replicas.iter().position(|replica| *replica == node)?;
         let before = at.checked_sub(1).map(|before| replicas[before]);
-        Some(Standing { before, after: replicas.get(at + 1).copied() })
+        let after = replicas.get(at + 1).copied();
+        Some(Standing { before, after, after_joins: false, is_replica: true })
+    }
+
+    /// Of a node that joins behind the tail.
+    pub(super) fn of_joiner(source: u16) -> Standing {
+        Standing { before: Some(source), after: None, after_joins: false, is_replica: false }
+    }
+
+    /// The same, if it is the tail, with a node that joins behind it.
+    pub(super) fn with_joiner(self, joiner: u16) -> Standing {
+        match self.after {
+            None => Standing { after: Some(joiner), after_joins: true, ..self },
+            Some(_) => self,
+        }
+    }
+
+    /// Whether it decides.
+    pub(super) fn is_head(&self) -> bool {
+        self.is_replica && self.before.is_none()
+    }
+
+    /// Whether it answers.
+    pub(super) fn is_tail(&self) -> bool {
+        self.is_replica && (self.after.is_none() || self.after_joins)
     }
 }
 
@@ -75,6 +103,8 @@ pub(super) struct Links {
     outbound: BTreeMap<u16, Outbound>,
     inbound: BTreeMap<u16, Inbound>,
     messages: VecDeque<(u16, LinkMessage)>,
+    /// Partitions of which this node was the tail when it was last arranged.
+    tails: BTreeSet<u16>,
     boot: u64,
     next_round: u64,
     /// Frames under way, and their bytes.
@@ -89,6 +119,7 @@ impl Links {
             outbound: BTreeMap::new(),
             inbound: BTreeMap::new(),
             messages: VecDeque::new(),
+            tails: BTreeSet::new(),
             boot,
             next_round: boot << 32 | 1,
             frames: 0,
@@ -102,7 +133,13 @@ impl Links {
         self.outbound.is_empty() && self.inbound.is_empty()
     }
 
-    /// Whether there is a replica behind this one.
+    /// Whether there is a replica behind this one, which waits for it.
+    #[inline]
+    pub(super) fn passes_on(&self, partition: u16) -> bool {
+        self.outbound.get(&partition).is_some_and(|outbound| !outbound.joins())
+    }
+
+    /// Whether there is a replica behind this one, or one that joins.
     #[inline]
     pub(super) fn has_outbound(&self, partition: u16) -> bool {
         self.outbound.contains_key(&partition)
@@ -155,7 +192,7 @@ impl Links {
 
     /// Whether what is decided now can be passed on, of all partitions.
     pub(super) fn are_flowing(&self) -> bool {
-        self.outbound.values().all(Outbound::is_flowing)
+        self.outbound.values().all(|outbound| outbound.is_flowing() || outbound.joins())
     }
 
     /// Keys that are unconfirmed.
@@ -175,9 +212,21 @@ impl Links {
         partition: u16,
         hash: &KeyHash,
         key: &[u8],
-        lanes: impl Iterator<Item = u32>,
+        lanes: impl Iterator<Item = (u32, u64)>,
     ) -> Option<Lanes> {
         Some(self.outbound.get_mut(&partition)?.note(hash, key, lanes))
+    }
+
+    /// All lanes that are unconfirmed with keys of a partition.
+    pub(super) fn lanes_of(&self, partition: u16) -> Lanes {
+        self.outbound.get(&partition).map_or(Vec::new(), |it| it.all_lanes().collect())
+    }
+
+    /// All lanes that are unconfirmed with keys of other partitions, at the replicas of those.
+    pub(super) fn lanes_but(&self, partition: u16) -> impl Iterator<Item = (u32, u64)> {
+        let others =
+            self.outbound.iter().filter(move |(other, it)| **other != partition && !it.joins());
+        others.flat_map(|(_, outbound)| outbound.all_lanes())
     }
 
     /// A key was noted as unconfirmed before the node restarted.
@@ -185,6 +234,14 @@ impl Links {
         if let Some(outbound) = self.outbound.get_mut(&partition) {
             outbound.restore(hash, key, lanes);
         }
+    }
+
+    /// The node is the tail of a partition, or isn't. Whether it is from now on.
+    pub(super) fn becomes_tail(&mut self, partition: u16, is_tail: bool) -> bool {
+        if !is_tail {
+            self.tails.remove(&partition);
+        }
+        is_tail && self.tails.insert(partition)
     }
 
     /// The node's place among the replicas of a partition, in this term. While that `is_durable`
@@ -199,10 +256,22 @@ impl Links {
         let mut left = Left::default();
         match standing.and_then(|standing| standing.after) {
             Some(next) if self.outbound.contains_key(&partition) => {
-                self.change(partition, |outbound| outbound.enter(term, next));
+                let joins = standing.is_some_and(|standing| standing.after_joins);
+                self.change(partition, |outbound| {
+                    outbound.enter(term, next);
+                    if !joins {
+                        outbound.replica_follows();
+                    } else if is_durable && !outbound.joins() {
+                        (left.confirmed, left.reached) = outbound.joiner_follows();
+                    }
+                });
             }
             Some(next) => {
-                self.outbound.insert(partition, Outbound::new(self.boot, term, next));
+                let mut outbound = Outbound::new(self.boot, term, next);
+                if standing.is_some_and(|standing| standing.after_joins) {
+                    outbound.joiner_follows();
+                }
+                self.outbound.insert(partition, outbound);
             }
             None if is_durable => {
                 self.change(partition, Outbound::stop);
@@ -229,7 +298,8 @@ impl Links {
 
     /// Begins a round if none is open: what arrives can be passed on.
     pub(super) fn be_ready(&mut self, partition: u16) {
-        let passes_on = self.outbound.get(&partition).is_none_or(Outbound::is_flowing);
+        let outbound = self.outbound.get(&partition);
+        let passes_on = outbound.is_none_or(|it| it.is_flowing() || it.joins());
         let Some(inbound) = self.inbound.get_mut(&partition) else { return };
         if passes_on && !inbound.is_open() {
             inbound.open(self.next_round);

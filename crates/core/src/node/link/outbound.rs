@@ -10,6 +10,12 @@ use switchback_wire::KeyHash;
 
 /// Unconfirmed keys that are read for a round at a time.
 const READS_MAX: usize = 64;
+/// Frames and bytes under way to a node that joins, beyond which the round ends: the next one sends
+/// each key once.
+const JOINER_FRAMES_MAX: usize = 2048;
+const JOINER_BYTES_MAX: usize = 16 << 20;
+/// Keys that may be unconfirmed at a node that joins: beyond that the join is given up.
+const JOINER_KEYS_MAX: usize = 1 << 18;
 /// The frame of something that is sent with the next FLUSH.
 const WITH_FLUSH: u64 = u64::MAX;
 
@@ -39,6 +45,8 @@ enum Flow {
 pub(in crate::node) struct Outbound {
     boot: u64,
     next: u16,
+    /// That node joins: this is the tail, and waits for nothing.
+    joins: bool,
     term: Term,
     flow: Flow,
     /// Of the last frame of the round.
@@ -66,6 +74,7 @@ impl Outbound {
         Outbound {
             boot,
             next,
+            joins: false,
             term,
             flow: Flow::Waiting,
             number: 0,
@@ -90,7 +99,7 @@ impl Outbound {
     }
 
     /// The round has ended.
-    pub(super) fn stop(&mut self) {
+    pub(in crate::node) fn stop(&mut self) {
         self.flow = Flow::Waiting;
         self.begin_anew();
         self.unconfirmed.end();
@@ -106,6 +115,43 @@ impl Outbound {
     pub(super) fn end(self) -> (Vec<(KeyHash, Vec<u8>)>, Vec<Awaited>) {
         let awaited = self.awaited.into_iter().map(|(_, awaited)| awaited).collect();
         (self.unconfirmed.into_keys(), awaited)
+    }
+
+    /// A node joins behind this one, which is the tail: the keys that are confirmed by that, and
+    /// what waited. They stay unconfirmed for the joiner.
+    pub(super) fn joiner_follows(&mut self) -> (Vec<(KeyHash, Vec<u8>)>, Vec<Awaited>) {
+        self.joins = true;
+        let awaited = std::mem::take(&mut self.awaited);
+        (self.unconfirmed.keys(), awaited.into_iter().map(|(_, awaited)| awaited).collect())
+    }
+
+    /// The node behind is a replica.
+    pub(super) fn replica_follows(&mut self) {
+        self.joins = false;
+    }
+
+    /// Whether the node behind joins.
+    pub(in crate::node) fn joins(&self) -> bool {
+        self.joins
+    }
+
+    /// Whether the node behind, which joins, lags so far that its round should end.
+    pub(in crate::node) fn lags(&self) -> bool {
+        self.joins && (self.under_way.len() >= JOINER_FRAMES_MAX || self.bytes >= JOINER_BYTES_MAX)
+    }
+
+    /// Whether so much is unconfirmed that a join should be given up.
+    pub(in crate::node) fn is_too_far(&self) -> bool {
+        self.joins && self.unconfirmed.len() > JOINER_KEYS_MAX
+    }
+
+    /// The last frame of the round, and the round; `None` while there is none.
+    pub(in crate::node) fn position(&self) -> Option<(u64, u64)> {
+        self.round().map(|round| (round, self.number))
+    }
+
+    pub(super) fn all_lanes(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.unconfirmed.all_lanes()
     }
 
     /// The node behind.
@@ -158,7 +204,7 @@ impl Outbound {
         &mut self,
         hash: &KeyHash,
         key: &[u8],
-        lanes: impl Iterator<Item = u32>,
+        lanes: impl Iterator<Item = (u32, u64)>,
     ) -> Lanes {
         self.unconfirmed.note(hash, key, lanes)
     }

@@ -7,14 +7,20 @@ use switchback_wire::KeyHash;
 #[derive(Debug, Default)]
 struct Entry {
     key: Vec<u8>,
-    /// Lanes with a completion that is unconfirmed, of writes to the key.
-    lanes: BTreeSet<u32>,
+    /// Lanes with a completion that is unconfirmed, of writes to the key, and the requests.
+    lanes: BTreeMap<u32, u64>,
     /// Operations of the engine that change the key, and aren't done.
     under_way: u32,
     /// The last frame of the round that brings the key.
     number: Option<u64>,
     /// The key has changed since.
     has_changed: bool,
+}
+
+impl Entry {
+    fn lanes(&self) -> Lanes {
+        self.lanes.iter().map(|(lane, request)| (*lane, *request)).collect()
+    }
 }
 
 /// The unconfirmed keys of a partition.
@@ -44,15 +50,18 @@ impl Unconfirmed {
         &mut self,
         hash: &KeyHash,
         key: &[u8],
-        lanes: impl Iterator<Item = u32>,
+        lanes: impl Iterator<Item = (u32, u64)>,
     ) -> Lanes {
         let entry = self.keys.entry(*hash).or_default();
         if entry.key.is_empty() {
             entry.key = key.to_vec();
         }
-        entry.lanes.extend(lanes);
+        for (lane, request) in lanes {
+            let noted = entry.lanes.entry(lane).or_default();
+            *noted = request.max(*noted);
+        }
         entry.under_way += 1;
-        entry.lanes.iter().copied().collect()
+        entry.lanes()
     }
 
     /// A key was noted before the node restarted.
@@ -143,7 +152,22 @@ impl Unconfirmed {
 
     /// The lanes that are unconfirmed with a key.
     pub(super) fn lanes(&self, hash: &KeyHash) -> Lanes {
-        self.keys.get(hash).map_or(Vec::new(), |entry| entry.lanes.iter().copied().collect())
+        self.keys.get(hash).map_or(Vec::new(), Entry::lanes)
+    }
+
+    /// How many keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// All keys, to be confirmed; they stay unconfirmed.
+    pub(super) fn keys(&self) -> Vec<(KeyHash, Vec<u8>)> {
+        self.keys.iter().map(|(hash, entry)| (*hash, entry.key.clone())).collect()
+    }
+
+    /// All lanes that are unconfirmed with any key.
+    pub(super) fn all_lanes(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.keys.values().flat_map(|entry| &entry.lanes).map(|(lane, request)| (*lane, *request))
     }
 
     /// The tail has everything up to this frame: the keys that are confirmed by that.
@@ -172,14 +196,17 @@ mod tests {
     const HASH: KeyHash = KeyHash([1; 16]);
 
     fn noted(unconfirmed: &mut Unconfirmed, lane: u32) -> Lanes {
-        unconfirmed.note(&HASH, b"key", [lane].into_iter())
+        unconfirmed.note(&HASH, b"key", [(lane, 7)].into_iter())
     }
 
     #[test]
     fn a_key_is_confirmed_with_the_last_frame_that_brings_it() {
         let mut unconfirmed = Unconfirmed::default();
         unconfirmed.begin(true);
-        assert_eq!((noted(&mut unconfirmed, 1), noted(&mut unconfirmed, 2)), (vec![1], vec![1, 2]));
+        assert_eq!(
+            (noted(&mut unconfirmed, 1), noted(&mut unconfirmed, 2)),
+            (vec![(1, 7)], vec![(1, 7), (2, 7)])
+        );
         assert_eq!(unconfirmed.done(&HASH, true), None, "a frame is to bring it");
         unconfirmed.sent(&HASH, 1);
         assert_eq!(unconfirmed.confirm(1), [], "another change is under way");
@@ -196,7 +223,7 @@ mod tests {
     #[test]
     fn a_round_begins_with_every_key_and_confirms_none_that_it_has_not_sent() {
         let mut unconfirmed = Unconfirmed::default();
-        unconfirmed.restore(HASH, b"key".to_vec(), vec![3]);
+        unconfirmed.restore(HASH, b"key".to_vec(), vec![(3, 7)]);
         unconfirmed.begin(true);
         assert_eq!(unconfirmed.confirm(8), []);
         assert_eq!(unconfirmed.read_next(), Some((HASH, b"key".to_vec())));
@@ -211,6 +238,6 @@ mod tests {
         assert!(unconfirmed.is_all_sent());
         unconfirmed.begin(true);
         assert_eq!((unconfirmed.confirm(10), unconfirmed.has(&HASH)), (vec![], true));
-        assert_eq!(unconfirmed.lanes(&HASH), [3]);
+        assert_eq!(unconfirmed.lanes(&HASH), [(3, 7)]);
     }
 }

@@ -4,8 +4,9 @@ use crate::control::CommandId;
 use crate::floors::Bucket;
 use crate::node::copies::Refill;
 use crate::node::decider::Merged;
+use crate::node::join::CopyAt;
 use crate::node::link::{Answer, Awaited, Effect};
-use crate::storage::{EngineOp, OfferId, OpId};
+use crate::storage::{EngineOp, KeyRange, Lanes, OfferId, OpId};
 use crate::topology::ChainId;
 use hashbrown::HashTable;
 use switchback_wire::{Address, Header, KeyHash, Seq};
@@ -59,6 +60,17 @@ pub(in crate::node) enum Pending {
     Merge { partition: u16, round: u64, number: u64, hash: KeyHash, merged: Box<Merged> },
     /// What is stored of an unconfirmed key, for a round.
     Resend { partition: u16, round: u64, hash: KeyHash, key: Vec<u8> },
+    /// All of a partition is dropped: for a join with this number, or because the node has left it.
+    Emptied { partition: u16, join: Option<u32>, range: KeyRange, lanes: Lanes },
+    /// How far joins have come: partition, number and place of each.
+    JoinsSaved(Vec<(u16, u32, CopyAt)>),
+    /// That the node, a source, has given up this join of a partition; how often the state was made
+    /// durable by then.
+    GivenUp { partition: u16, join: u32, states: u64 },
+    /// Records from here on, for a node that joins.
+    Copied { partition: u16, join: u32, from: CopyAt, round: u64, range: KeyRange },
+    /// Something of a part of a copy.
+    CopyMerged { partition: u16, join: u32, hash: KeyHash, merged: Box<Merged> },
     /// Only the stored record tells what becomes of this write.
     LookUp(Write),
     /// Answer this write that its condition failed, once the fence is durable.
@@ -124,7 +136,9 @@ impl Operations {
         self.next += 1;
         self.pending.insert_unique(hash(id), (id, pending), |(id, _)| hash(*id));
         let op = op(id);
-        self.has_changes |= !matches!(op, EngineOp::Get { .. } | EngineOp::Scan { .. });
+        let reads =
+            matches!(op, EngineOp::Get { .. } | EngineOp::Scan { .. } | EngineOp::Copy { .. });
+        self.has_changes |= !reads;
         self.ops.push(op);
         id
     }

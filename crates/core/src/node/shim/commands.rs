@@ -1,6 +1,6 @@
 //! The controller's commands, offers and heartbeats: a node's side of the control channel.
 
-use super::{NodeTimer, Progress, Served, Shim, state};
+use super::{NodeTimer, Progress, Served, Shim};
 use crate::control::{
     BATCH_MAX, Command, CommandId, KeyedRecord, NodeCommand, NodeConfig, NodeReport, NodeStanding,
 };
@@ -85,6 +85,16 @@ impl Shim {
                 self.done(chain, id, None);
             }
             NodeCommand::Views(views) => self.change_views(chain, id, &views),
+            NodeCommand::Joins { version, joins } => self.change_joins(chain, id, version, joins),
+            NodeCommand::Begin => {
+                if self.chains[chain].is_fresh() {
+                    self.chains[chain].begin();
+                }
+                match self.chains[chain].is_serving() {
+                    true => self.done(chain, id, None),
+                    false => self.set_state(chain, id),
+                }
+            }
             NodeCommand::FlushSoon => self.submit(chain, id, |id| EngineOp::FlushSoon { id }),
             NodeCommand::Checkpoint(number) => {
                 self.submit(chain, id, |id| EngineOp::Checkpoint { id, number });
@@ -98,7 +108,7 @@ impl Shim {
         self.replica.submit(Pending::Command(chain, id), op);
     }
 
-    fn done(&mut self, chain: ChainId, id: CommandId, error: Option<String>) {
+    pub(super) fn done(&mut self, chain: ChainId, id: CommandId, error: Option<String>) {
         self.reports.push_back(NodeReport::Done {
             id,
             chain,
@@ -129,6 +139,7 @@ impl Shim {
             self.copies.forget(|hash| decider.chain_of(hash) == chain);
         }
         self.releasing.remove(&chain);
+        self.leave(chain, &config.map);
         self.chains[chain].change_epoch(epoch, config, self.index, chain);
         self.arrange(chain);
         self.set_state(chain, id);
@@ -148,15 +159,16 @@ impl Shim {
             return;
         }
         let (epoch, config) = (served.epoch(), NodeConfig { map, ..config.clone() });
-        served.change_epoch(epoch, config, self.index, chain);
+        self.leave(chain, &config.map);
+        self.chains[chain].change_epoch(epoch, config, self.index, chain);
         self.arrange(chain);
         self.set_state(chain, id);
     }
 
     /// Makes durable how the node serves each chain; a command about one asks for it.
-    fn set_state(&mut self, chain: ChainId, id: CommandId) {
+    pub(super) fn set_state(&mut self, chain: ChainId, id: CommandId) {
         let number = self.chains[chain].saving();
-        let state = state::encode(&self.chains.map(|_, served| served.state()));
+        let state = self.state_bytes();
         let served = self.decider.served().clone();
         self.commands.insert((chain, id), Progress { remaining: 1, error: None });
         self.replica.submit(Pending::State(chain, id, number), |op| EngineOp::SetState {
@@ -183,6 +195,7 @@ impl Shim {
         };
         self.done(chain, id, error);
         self.arrange(chain);
+        self.joins_on(chain);
         if self.chains[chain].is_released() {
             self.offer_all_again(chain);
         }
@@ -253,6 +266,11 @@ impl Shim {
         if self.chains[chain].is_released() {
             self.done(chain, id, None);
             return;
+        }
+        if self.chains[chain].is_fresh() {
+            let error = "this node has nothing, and stands among other replicas: it waits until it \
+                         is told that it may begin so, or has left them";
+            return self.done(chain, id, Some(error.into()));
         }
         if !self.is_flushed(chain) {
             self.releasing.insert(chain, (id, floor));
@@ -354,6 +372,7 @@ impl Shim {
             self.repeat_updates();
             self.raise_floors(now);
             self.repeat_links();
+            self.repeat_joins();
             self.forget_confirmed();
         }
         if self.timers.is_due(NodeTimer::Deferred, now) {
@@ -364,7 +383,9 @@ impl Shim {
     fn standing(&self, chain: ChainId, served: &Served) -> NodeStanding {
         let is_used = self.decider.is_half_used(chain) && self.mechanisms.renewal();
         let needs_epoch = served.is_outlived() || is_used;
-        let (epoch, held) = (served.epoch(), served.is_held());
+        // One that has nothing says so until it may begin.
+        let epoch = if served.is_fresh() { 0 } else { served.epoch() };
+        let held = served.is_held();
         // A key counts once, however many nodes have it.
         let is_headed = |hash: &&KeyHash| {
             let config = served.config();

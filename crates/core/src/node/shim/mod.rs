@@ -3,6 +3,7 @@
 mod commands;
 mod copying;
 mod deferred;
+mod joins;
 mod replicas;
 mod requests;
 mod served;
@@ -14,13 +15,14 @@ use super::link::Links;
 use super::replica::{Pending, Replica};
 use crate::control::{CommandId, NodeConfig, NodeReport, Offer};
 use crate::mechanisms::Mechanisms;
-use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Loaded, Record};
+use crate::storage::{EngineDone, EngineError, EngineOp, EngineReply, Lanes, Loaded, Record};
 use crate::time::Now;
 use crate::timers::{TimerKind, Timers};
 use crate::topology::{ByChain, ChainId};
 use deferred::Deferred;
+use joins::Joining;
 use served::Served;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::{Address, Header, KeyHash, Op, Packet, PacketRef, Seq, flags};
 
 /// How long an error of the engine is told of.
@@ -100,6 +102,7 @@ pub struct NodeStatistics {
     pub floors_raised: u64,
     pub frames: u64,
     pub frames_resent: u64,
+    pub parts_copied: u64,
 }
 
 /// A command whose operations are not all done.
@@ -146,6 +149,15 @@ pub struct Shim {
     links: Links,
     /// Keys that are unconfirmed no longer, and still noted so.
     confirmed: Vec<(KeyHash, Vec<u8>)>,
+    /// What a join needs that needn't survive a restart, by partition.
+    joining: BTreeMap<u16, Joining>,
+    /// Partitions of which this node is no replica any more, and of which it still has something:
+    /// what only it may have completed on their keys, and whether the engine drops it all already.
+    left: BTreeMap<u16, (Lanes, bool)>,
+    /// Partitions of which a part is being read for a copy.
+    copying: BTreeSet<u16>,
+    /// How often the node's own state was made durable, or was to be.
+    states: u64,
     /// Chains that are released once all that was unconfirmed is at the tails.
     releasing: BTreeMap<ChainId, (CommandId, Seq)>,
     /// When the engine last refused something, and why.
@@ -186,6 +198,7 @@ impl Shim {
         let refresh = marked.filter(refreshes).collect();
         let served = chains.map(|_, served| Some((served.epoch(), served.config()?)));
         let unconfirmed = std::mem::take(&mut loaded.unconfirmed);
+        let kept = loaded.floors.kept().to_vec();
         let decider = Decider::new(loaded, served, limits.marks_max, boot, mechanisms, now);
         let mut timers = Timers::new();
         timers.set(NodeTimer::Hello, now.monotonic_us);
@@ -201,6 +214,10 @@ impl Shim {
             copies: Copies::new(mechanisms),
             links: Links::new(boot),
             confirmed: Vec::new(),
+            joining: BTreeMap::new(),
+            left: BTreeMap::new(),
+            copying: BTreeSet::new(),
+            states: 0,
             releasing: BTreeMap::new(),
             failed: None,
             commands: BTreeMap::new(),
@@ -214,6 +231,7 @@ impl Shim {
             shim.arrange(chain);
         }
         shim.restore_unconfirmed(unconfirmed);
+        shim.restore_joins(kept);
         Ok(shim)
     }
 
@@ -330,12 +348,14 @@ impl Shim {
         match header.op {
             Op::Read if header.has(flags::FENCED) || header.has(flags::EMBEDDED) => {}
             Op::Read | Op::ReadFragment | Op::Scan | Op::CacheUpdateAck => {
-                return outbound.is_none();
+                let is_tail = outbound.is_none_or(|it| it.joins());
+                return is_tail && !self.is_opening(header.partition);
             }
             _ => {}
         }
         let is_head = self.links.inbound(header.partition).is_none();
-        is_head && outbound.is_none_or(|it| it.is_flowing() && self.links.has_room())
+        let goes_on = outbound.is_none_or(|it| it.joins() || it.is_flowing());
+        is_head && goes_on && self.links.has_room()
     }
 
     /// How the node serves the chain of a key; `None` while it wasn't told of it.
@@ -391,6 +411,19 @@ impl Shim {
             }
             (Pending::Resend { partition, round, hash, key }, result) => {
                 self.read_for_resend((partition, round), hash, key, result);
+            }
+            (Pending::Emptied { partition, join, range, lanes }, result) => {
+                self.emptied(partition, join, range, lanes, result.is_ok());
+            }
+            (Pending::JoinsSaved(joins), result) => self.joins_saved(joins, result.is_ok()),
+            (Pending::GivenUp { partition, join, states }, result) => {
+                self.given_up(partition, join, states, result.is_ok());
+            }
+            (Pending::Copied { partition, join, from, round, range }, result) => {
+                self.send_copy(partition, (join, from, round), range, result);
+            }
+            (Pending::CopyMerged { partition, join, hash, merged }, result) => {
+                self.copy_merged(partition, join, &hash, &merged, result.is_ok());
             }
             (Pending::LookUp(write), Ok(EngineReply::Got(record))) => {
                 self.looked_up(write, record.as_ref())

@@ -2,7 +2,7 @@
 
 use super::{Served, Shim};
 use crate::node::link::{
-    Answer, Awaited, Effect, Frame, HotHint, Left, LinkMessage, Standing, Taken, Term,
+    Answer, Awaited, Effect, Frame, HotHint, Left, LinkMessage, Links, Standing, Taken, Term,
 };
 use crate::node::replica::{PassOn, Pending, Request};
 use crate::storage::{EngineError, EngineOp, EngineReply, Lanes, Mark, Record, Source};
@@ -15,8 +15,7 @@ impl Shim {
     pub fn handle_link(&mut self, now: Now, from: u16, message: LinkMessage) {
         match message {
             LinkMessage::Ask { partition, epoch, view } => {
-                let served = self.served_partition(partition);
-                if served.is_some_and(|(_, served)| served.is_serving()) {
+                if self.linked(partition).is_some_and(|(_, served, _)| served.is_serving()) {
                     self.links.asked(partition, from, Term { epoch, view });
                 }
             }
@@ -31,6 +30,10 @@ impl Shim {
                 }
             }
             LinkMessage::Hint { partition, hot } => self.take_hint(now, partition, hot),
+            LinkMessage::Fetch { partition, join, from: at } => {
+                self.fetched(from, partition, join, at);
+            }
+            LinkMessage::Copy(copy) => self.take_copy(from, *copy),
         }
     }
 
@@ -89,12 +92,20 @@ impl Shim {
     }
 
     /// The chain of a partition, and how it is served.
-    fn served_partition(&self, partition: u16) -> Option<(ChainId, &Served)> {
+    pub(super) fn served_partition(&self, partition: u16) -> Option<(ChainId, &Served)> {
         self.chains.iter().find(|(_, served)| served.is_mine(partition))
     }
 
+    /// The chain of a partition that this node has links for, how it is served, and where the node
+    /// stands.
+    pub(super) fn linked(&self, partition: u16) -> Option<(ChainId, &Served, Standing)> {
+        self.chains.iter().find_map(|(chain, served)| {
+            served.standing(self.index, partition).map(|standing| (chain, served, standing))
+        })
+    }
+
     fn standing_in(&self, partition: u16) -> Option<Standing> {
-        self.served_partition(partition)?.1.standing(self.index, partition)
+        self.linked(partition).map(|(_, _, standing)| standing)
     }
 
     /// Something of a key is about to be stored, by a request of this lane if it leaves a
@@ -103,10 +114,14 @@ impl Shim {
         &mut self,
         hash: &KeyHash,
         key: &[u8],
-        lanes: impl IntoIterator<Item = u32>,
+        lanes: impl IntoIterator<Item = (u32, u64)>,
     ) -> Option<Lanes> {
         let partition = self.passed_on(hash)?;
-        self.links.note(partition, hash, key, lanes.into_iter())
+        let noted = self.links.note(partition, hash, key, lanes.into_iter());
+        if self.links.outbound(partition).is_some_and(|it| it.is_too_far()) {
+            self.give_up_join(partition);
+        }
+        noted
     }
 
     /// Passes a decision on, which changes nothing; false if there is no replica to pass it on to.
@@ -225,7 +240,7 @@ impl Shim {
         answer: Option<Answer>,
         awaited: Option<Awaited>,
     ) {
-        let is_head = self.standing_in(partition).is_some_and(|it| it.before.is_none());
+        let is_head = self.standing_in(partition).is_some_and(|it| it.is_head());
         let (mut answer, mut awaited) = (answer, awaited);
         if is_head {
             let leaves = |answer: &Answer| self.leaves_early(answer, effect.is_some());
@@ -241,7 +256,7 @@ impl Shim {
                 self.reached(partition, early);
             }
         }
-        if self.links.has_outbound(partition) {
+        if self.links.passes_on(partition) {
             self.statistics.frames += 1;
             let passed = self.links.change(partition, |outbound| {
                 let next = outbound.next();
@@ -252,11 +267,31 @@ impl Shim {
             }
             return;
         }
-        if self.standing_in(partition).is_some() {
+        if let Some(effect) = effect {
+            self.pass_to_joiner(partition, effect);
+        }
+        if self.standing_in(partition).is_some_and(|it| it.is_replica) {
             answer.into_iter().for_each(|answer| self.say(answer));
             awaited.into_iter().for_each(|awaited| self.reached(partition, awaited));
         } else {
             awaited.into_iter().for_each(|awaited| self.lost(awaited));
+        }
+    }
+
+    /// A node that joins is sent what the tail has stored. If it lags too far its round ends, and
+    /// the next one begins with what has changed.
+    pub(super) fn pass_to_joiner(&mut self, partition: u16, effect: Effect) {
+        self.statistics.frames += 1;
+        let passed = self.links.change(partition, |outbound| {
+            if outbound.lags() {
+                outbound.stop();
+                return None;
+            }
+            let next = outbound.next();
+            outbound.pass_on(partition, Some(effect), None, None).map(|frame| (next, frame))
+        });
+        if let Some((next, frame)) = passed.flatten() {
+            self.links.send(next, LinkMessage::Frame(Box::new(frame)));
         }
     }
 
@@ -335,7 +370,7 @@ impl Shim {
 
     /// The replica behind takes frames, in this round: it is sent what is unconfirmed.
     fn begin_round(&mut self, from: u16, partition: u16, term: Term, round: u64) {
-        let Some((_, served)) = self.served_partition(partition) else { return };
+        let Some((_, served, _)) = self.linked(partition) else { return };
         let Some(outbound) = self.links.outbound(partition) else { return };
         if !served.is_serving() || (outbound.next(), outbound.term()) != (from, term) {
             return;
@@ -343,14 +378,18 @@ impl Shim {
         let resends = self.mechanisms.resent();
         let begins = self.links.change(partition, |outbound| outbound.begin(round, resends));
         if begins == Some(true) {
-            self.links.close(partition);
+            // What arrives meanwhile couldn't be passed on.
+            if self.links.passes_on(partition) {
+                self.links.close(partition);
+            }
             self.read_to_resend(partition);
         }
     }
 
     /// Reads the next unconfirmed keys, or sends FLUSH once there are none.
     pub(super) fn read_to_resend(&mut self, partition: u16) {
-        while self.links.has_room() {
+        let lags = |links: &Links| links.outbound(partition).is_some_and(|it| it.lags());
+        while self.links.has_room() && !lags(&self.links) {
             let next = self.links.change(partition, |outbound| outbound.read_next());
             let Some((round, hash, key)) = next.flatten() else { break };
             let pending = Pending::Resend { partition, round, hash, key: key.clone() };
@@ -389,7 +428,7 @@ impl Shim {
                 let offer = self.decider.unconfirmed_offer(&hash);
                 let is_head = self.links.inbound(partition).is_none();
                 let awaited = offer
-                    .filter(|_| is_head)
+                    .filter(|_| is_head && self.links.passes_on(partition))
                     .map(|(offer, value_bytes)| Awaited::Offer { hash, offer, value_bytes });
                 self.pass_on(partition, Some(effect), None, awaited);
                 self.read_to_resend(partition);
@@ -434,7 +473,7 @@ impl Shim {
         let merged = self.decider.merge(&effect);
         let Effect { hash, key, record, source, .. } = effect;
         let (mark, completions) = (merged.mark, merged.completions.clone());
-        let lanes: Vec<_> = completions.iter().map(|done| done.lane).collect();
+        let lanes: Lanes = completions.iter().map(|done| (done.lane, done.request)).collect();
         let unconfirmed = self.note(&hash, &key, lanes);
         if matches!(mark, Some(mark) if !mark.is_some_and(|mark| mark.is_offered())) {
             self.replica.forget_update(&hash);
@@ -461,7 +500,7 @@ impl Shim {
         merged: &crate::node::decider::Merged,
         is_stored: bool,
     ) {
-        let is_last = !self.links.has_outbound(partition);
+        let is_last = !self.links.passes_on(partition);
         self.decider.merged(hash, merged, is_stored, is_last);
         match is_stored {
             true => self.change_ended(partition, hash, true),
@@ -490,25 +529,32 @@ impl Shim {
         {
             let (number, before) = (arrived.number, inbound.before());
             let round = inbound.round().expect("a frame is stored in its round");
-            if self.links.has_outbound(partition) {
+            if self.links.passes_on(partition) {
                 let awaited = Some(Awaited::Frame { round, number });
                 self.pass_on(partition, arrived.effect, arrived.answer, awaited);
                 continue;
             }
-            if let Some(effect) = &arrived.effect {
-                self.refresh_cache(effect);
+            if let Some(effect) = arrived.effect {
+                self.refresh_cache(&effect);
+                self.pass_to_joiner(partition, effect);
             }
             arrived.answer.into_iter().for_each(|answer| self.say(answer));
             let inbound = self.links.inbound_mut(partition);
             let confirm = inbound.and_then(|inbound| inbound.confirmed(partition, number));
             confirm.into_iter().for_each(|confirm| self.links.send(before, confirm));
         }
+        self.open_if_flushed(partition);
         self.release_if_flushed();
     }
 
     /// The tail has stored a record: the cache is sent it (NetCache).
     fn refresh_cache(&mut self, effect: &Effect) {
         let Effect { hash, key, record: Some(record), .. } = effect else { return };
+        let partition = self.partition_of(hash);
+        let standing = partition.and_then(|partition| self.standing_in(partition));
+        if !standing.is_some_and(|standing| standing.is_tail()) {
+            return;
+        }
         let refreshes = self.served(hash).is_some_and(Served::refreshes);
         if refreshes && self.decider.is_offered(hash) {
             self.update_cache(*hash, key, record);
@@ -557,7 +603,7 @@ impl Shim {
     fn take_hint(&mut self, now: Now, partition: u16, hot: HotHint) {
         let HotHint { hash, key, value_bytes, count } = hot;
         let is_mine = self.partition_of(&hash) == Some(partition) && key.len() <= u16::MAX.into();
-        if is_mine && self.standing_in(partition).is_some() {
+        if is_mine && self.standing_in(partition).is_some_and(|it| it.is_replica) {
             self.offer(now, &hash, &key, value_bytes as usize, count);
         }
     }
@@ -574,18 +620,20 @@ impl Shim {
             let served = &self.chains[chain];
             let (standing, term) = (served.standing(self.index, partition), served.term(partition));
             let is_durable = served.is_serving();
-            let was_tail =
-                !self.links.has_outbound(partition) && self.links.inbound(partition).is_some();
             let left = self.links.arrange(partition, term, standing, is_durable);
-            let is_tail = standing.is_some_and(|it| it.after.is_none());
-            if is_durable && is_tail && !was_tail && self.chains[chain].refreshes() {
+            let is_tail = standing.is_some_and(|it| it.is_tail());
+            let is_new = is_durable && self.links.becomes_tail(partition, is_tail);
+            if is_new && self.chains[chain].refreshes() {
                 let of = |hash: &&KeyHash| self.partition_of(hash) == Some(partition);
                 let offered: Vec<_> = self.decider.all_offered().filter(of).copied().collect();
                 self.replica.refresh(offered.into_iter());
             }
             let Left { confirmed, reached, lost } = left;
             reached.into_iter().for_each(|awaited| self.reached(partition, awaited));
-            self.keys_confirmed(confirmed);
+            // Where it is no replica any more, what is noted goes with all the rest.
+            if standing.is_some() {
+                self.keys_confirmed(confirmed);
+            }
             lost.into_iter().for_each(|awaited| self.lost(awaited));
             if is_durable {
                 self.links.be_ready(partition);
@@ -602,10 +650,15 @@ impl Shim {
             }
             match self.passed_on(&hash) {
                 Some(partition) => {
-                    self.decider.mark_unconfirmed(&hash);
+                    if self.links.passes_on(partition) {
+                        self.decider.mark_unconfirmed(&hash);
+                    }
                     self.links.restore(partition, hash, key, lanes);
                 }
-                None => self.confirmed.push((hash, key)),
+                None => match self.left_partition(&hash) {
+                    Some(partition) => self.left.entry(partition).or_default().0.extend(lanes),
+                    None => self.confirmed.push((hash, key)),
+                },
             }
         }
     }
@@ -614,7 +667,8 @@ impl Shim {
     pub(super) fn is_flushed(&self, chain: ChainId) -> bool {
         let served = &self.chains[chain];
         let is_flushed = |partition: u16| {
-            let outbound = self.links.outbound(partition).is_none_or(|it| it.is_flushed());
+            let outbound = self.links.outbound(partition);
+            let outbound = outbound.is_none_or(|it| it.joins() || it.is_flushed());
             let inbound = self.links.inbound(partition).is_none_or(|it| it.is_flushed());
             outbound && inbound || !served.is_mine(partition)
         };
@@ -625,7 +679,7 @@ impl Shim {
     pub(super) fn repeat_links(&mut self) {
         for partition in self.links.partitions() {
             let is_serving =
-                self.served_partition(partition).is_some_and(|(_, served)| served.is_serving());
+                self.linked(partition).is_some_and(|(_, served, _)| served.is_serving());
             if is_serving {
                 self.links.repeat(partition);
                 let outbound = self.links.outbound(partition);

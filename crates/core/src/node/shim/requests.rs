@@ -169,6 +169,10 @@ impl Shim {
     /// Does with a write what the decider says.
     pub(super) fn carry_out(&mut self, write: Write, decision: Decision) {
         let header = write.request.header;
+        if !self.is_in_view(&header) {
+            // Its partition has other replicas by now: nothing of it may be stored here any more.
+            return self.decider.nothing_came(&header);
+        }
         match decision {
             Decision::Ignore => {}
             Decision::NothingCame => self.decider.nothing_came(&header),
@@ -234,7 +238,7 @@ impl Shim {
         let again = put
             .may_be_older
             .then(|| if header.has(flags::LARGE) { Vec::new() } else { put.record.value.clone() });
-        let lane = put.completion.map(|completion| completion.lane);
+        let lane = put.completion.map(|completion| (completion.lane, completion.request));
         let unconfirmed = self.note(&hash, &key, lane);
         let effect = unconfirmed.is_some().then(|| {
             let (record, completions) = (put.record.clone(), put.completion.into_iter().collect());
@@ -424,6 +428,12 @@ impl Shim {
     /// Marks a hot key as offered, unless it is already.
     pub(super) fn mark_offered(&mut self, hot: HotKey) {
         let HotKey { hash, key, value_bytes, count } = hot;
+        let is_mine = self
+            .told(&hash)
+            .is_some_and(|(served, config)| served.is_mine(config.partition_of(&hash)));
+        if !is_mine {
+            return;
+        }
         let mark = match self.decider.offer(&hash, &key, value_bytes, count) {
             Offering::Known => return,
             Offering::Hotter(offer) => return self.send_offer(offer),

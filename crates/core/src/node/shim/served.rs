@@ -1,11 +1,12 @@
 //! How a node serves the partitions of one chain of switches: in which epoch, and whether yet.
 
 use super::state::{Hold, ServedState};
-use crate::control::{NodeConfig, Refresh};
+use crate::control::{Join, NodeConfig, Refresh};
 use crate::mechanisms::Mechanisms;
+use crate::node::join::KnownJoins;
 use crate::node::link::{Standing, Term};
 use crate::topology::ChainId;
-use switchback_wire::Map;
+use switchback_wire::{Map, Partition};
 
 /// How a node serves the partitions of a chain.
 #[derive(Debug)]
@@ -81,7 +82,19 @@ impl Served {
 
     /// Whether keys wait that aren't offered.
     pub(super) fn holds_all(&self) -> bool {
-        self.state.held == Hold::All
+        self.state.held >= Hold::All
+    }
+
+    /// Whether it had nothing when it was told of the chain, and wasn't told yet that it may begin
+    /// so.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.state.held == Hold::Fresh
+    }
+
+    /// It may begin with nothing; nothing is served until that is durable.
+    pub(super) fn begin(&mut self) {
+        self.state.held = Hold::All;
+        self.serving = false;
     }
 
     /// Whether all keys are served.
@@ -102,8 +115,64 @@ impl Served {
     /// Where this node, which has this index, stands among the replicas of a partition; `None`: it
     /// isn't the chain's, or has no replica here.
     pub(super) fn standing(&self, index: u16, partition: u16) -> Option<Standing> {
-        let config = self.config().filter(|_| self.is_mine(partition))?;
-        Standing::of(index, &config.map.numbered(partition).replicas)
+        let config = self.config()?;
+        let known = self.state.joins.of(partition);
+        if self.is_mine(partition) {
+            let replicas = &config.map.numbered(partition).replicas;
+            let standing = Standing::of(index, replicas)?;
+            let joiner = known.filter(|it| {
+                let is_new = !replicas.contains(&it.join.node);
+                it.join.source == index && !it.has_ended && is_new
+            });
+            return Some(match joiner {
+                Some(it) => standing.with_joiner(it.join.node),
+                None => standing,
+            });
+        }
+        let Join { source, .. } = known.filter(|it| it.is_begun(index) && !it.has_ended)?.join;
+        let is_tail = config.map.numbered(partition).tail() == source;
+        is_tail.then(|| Standing::of_joiner(source))
+    }
+
+    /// The joins that concern this node.
+    pub(super) fn joins(&self) -> &KnownJoins {
+        &self.state.joins
+    }
+
+    pub(super) fn joins_mut(&mut self) -> &mut KnownJoins {
+        &mut self.state.joins
+    }
+
+    /// Takes a newer list of joins over. Nothing is served until it is durable, if it `is_saved`.
+    pub(super) fn take_joins(
+        &mut self,
+        index: u16,
+        version: u32,
+        joins: Vec<Join>,
+        is_saved: bool,
+    ) {
+        self.state.joins.take(index, version, joins);
+        self.serving &= !is_saved;
+    }
+
+    /// Whether the node has joined a partition, and may lack something of what its source had: it
+    /// stands behind that, last.
+    pub(super) fn is_last_behind(&self, index: u16, join: &Join) -> bool {
+        let replicas = || self.config().map(|config| &config.map.numbered(join.partition).replicas);
+        self.is_mine(join.partition)
+            && replicas().is_some_and(|replicas| replicas.ends_with(&[join.source, index]))
+    }
+
+    /// Partitions of which the node is no replica any more by a newer map.
+    pub(super) fn left_by(&self, index: u16, map: &Map) -> Vec<u16> {
+        let Some(known) = self.config().map(|config| &config.map) else { return Vec::new() };
+        let had = |it: &&Partition| {
+            let mut all = known.partitions().iter();
+            all.any(|was| was.number == it.number && was.replicas.contains(&index))
+        };
+        let left =
+            map.partitions().iter().filter(|it| it.view > 0 && !it.replicas.contains(&index));
+        left.filter(had).map(|it| it.number).collect()
     }
 
     /// Epoch and view of one of the chain's partitions.
@@ -151,10 +220,15 @@ impl Served {
         }
         let mine = config.partitions_of(index, chain);
         if self.is_held() && self.moves(&config.map, &mine) {
-            self.state.held = Hold::All;
+            self.state.held = self.state.held.max(Hold::All);
+        }
+        let has_others =
+            |it: &Partition| mine[usize::from(it.number)] && (it.view > 0 || it.replicas.len() > 1);
+        if self.state.config.is_none() && config.map.partitions().iter().any(has_others) {
+            self.state.held = Hold::Fresh;
         }
         self.mine = mine;
-        self.state = ServedState { epoch, held: self.state.held, config: Some(config) };
+        (self.state.epoch, self.state.config) = (epoch, Some(config));
         self.serving = false;
     }
 

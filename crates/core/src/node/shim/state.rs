@@ -1,6 +1,7 @@
 //! What survives a node's restart beside records and marks, and its formats.
 
 use crate::control::{NodeConfig, Refresh};
+use crate::node::join::KnownJoins;
 use crate::storage::EngineError;
 use crate::topology::{ByChain, CHAINS_MAX, ChainMap};
 use serde::{Deserialize, Serialize};
@@ -11,8 +12,11 @@ use switchback_wire::{Address, EPOCH_MAX, HashKey, Map};
 /// No epoch is encoded as five bytes of 0xff: so this version knows format 1 by its beginning, and
 /// a program that only knows format 1 refuses this one.
 const MAGIC: [u8; 7] = *b"\xff\xff\xff\xff\xffSN";
-/// The format that this version writes.
-const FORMAT: u8 = 3;
+/// The newest format. It is written where joins are known, so that a node without any can go back
+/// to a program that knows none.
+const FORMAT: u8 = 4;
+/// The format without joins.
+const FORMAT_WITHOUT_JOINS: u8 = 3;
 /// The format that knew one chain, and had no number of chains.
 const FORMAT_OF_ONE: u8 = 2;
 
@@ -27,6 +31,9 @@ pub(super) enum Hold {
     /// All: a view began with the epoch, or while the node waited. A replica that isn't in it may
     /// still answer in the epoch before, until that is recovered.
     All,
+    /// All, and the node had nothing when it was told of the chain, of which partitions have several
+    /// replicas: it isn't released unless it may begin so.
+    Fresh,
 }
 
 impl From<bool> for Hold {
@@ -41,6 +48,22 @@ pub(super) struct ServedState {
     pub(super) epoch: u32,
     pub(super) held: Hold,
     pub(super) config: Option<NodeConfig>,
+    pub(super) joins: KnownJoins,
+}
+
+/// The same in format 3 and those before.
+#[derive(Serialize, Deserialize)]
+struct ServedState3 {
+    epoch: u32,
+    held: Hold,
+    config: Option<NodeConfig>,
+}
+
+impl From<ServedState3> for ServedState {
+    fn from(was: ServedState3) -> ServedState {
+        let ServedState3 { epoch, held, config } = was;
+        ServedState { epoch, held, config, joins: KnownJoins::default() }
+    }
 }
 
 /// The state in format 1, which knew one chain.
@@ -63,8 +86,18 @@ struct NodeConfig1 {
 
 /// The state of a node: how it serves each chain that it was told of.
 pub(super) fn encode(states: &ByChain<&ServedState>) -> Vec<u8> {
-    let mut bytes = [&MAGIC[..], &[FORMAT]].concat();
-    bytes.extend(postcard::to_stdvec(states).expect("plain data has an encoding"));
+    let has_joins = states.iter().any(|(_, state)| state.joins != KnownJoins::default());
+    let (format, encoded) = if has_joins {
+        (FORMAT, postcard::to_stdvec(states))
+    } else {
+        let without = |state: &ServedState| {
+            let ServedState { epoch, held, config, .. } = state.clone();
+            ServedState3 { epoch, held, config }
+        };
+        (FORMAT_WITHOUT_JOINS, postcard::to_stdvec(&states.map(|_, state| without(state))))
+    };
+    let mut bytes = [&MAGIC[..], &[format]].concat();
+    bytes.extend(encoded.expect("plain data has an encoding"));
     bytes
 }
 
@@ -77,8 +110,19 @@ pub(super) fn decode(bytes: &[u8]) -> Result<ByChain<ServedState>, EngineError> 
     let of_one = |state: ServedState| ByChain::new(1, |_| state.clone());
     let states = match bytes.strip_prefix(&MAGIC).and_then(<[u8]>::split_first) {
         Some((&FORMAT, state)) => postcard::from_bytes(state).map_err(|error| damaged(&error))?,
+        Some((&FORMAT_WITHOUT_JOINS, state)) => {
+            let states: ByChain<ServedState3> =
+                postcard::from_bytes(state).map_err(|error| damaged(&error))?;
+            states.map(|_, state| {
+                let ServedState3 { epoch, held, config } = state;
+                let (epoch, held, config) = (*epoch, *held, config.clone());
+                ServedState3 { epoch, held, config }.into()
+            })
+        }
         Some((&FORMAT_OF_ONE, state)) => {
-            of_one(postcard::from_bytes(state).map_err(|error| damaged(&error))?)
+            let state: ServedState3 =
+                postcard::from_bytes(state).map_err(|error| damaged(&error))?;
+            of_one(state.into())
         }
         Some((format, _)) => {
             return Err(EngineError::Io(format!(
@@ -114,13 +158,17 @@ impl ServedState1 {
             let NodeConfig1 { hash_key, routes, switch, lanes, refresh } = was;
             Map::try_equal(routes).map(|map| NodeConfig { hash_key, map, switch, lanes, refresh })
         });
-        Ok(ServedState { epoch, held: held.into(), config: config.transpose()? })
+        let (held, config) = (held.into(), config.transpose()?);
+        Ok(ServedState { epoch, held, config, joins: KnownJoins::default() })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::Join;
+    use crate::node::CopyAt;
+    use crate::topology::ChainId;
 
     fn state() -> ByChain<ServedState> {
         let config = NodeConfig {
@@ -132,7 +180,8 @@ mod tests {
         };
         ByChain::new(1, |_| {
             let held = Hold::Offered;
-            ServedState { epoch: 300, held, config: Some(config.clone()) }
+            let (config, joins) = (Some(config.clone()), KnownJoins::default());
+            ServedState { epoch: 300, held, config, joins }
         })
     }
 
@@ -161,6 +210,19 @@ mod tests {
                 .concat();
         assert_eq!(written(&state()), bytes);
         assert_eq!(decode(&bytes), Ok(state()));
+        let join = Join { partition: 1, number: 7, node: 0, source: 1 };
+        let of = |states: &mut ByChain<ServedState>| {
+            let joins = &mut states[ChainId::default()].joins;
+            joins.take(0, 9, vec![join]);
+            joins.of_mut(1).expect("told").at = Some(CopyAt::Lanes(3));
+        };
+        let mut with_join = state();
+        of(&mut with_join);
+        // Version, one join: partition, number, node, source, place, whether it has ended.
+        let joins = [9, 1, 1, 7, 0, 1, 1, 1, 3, 0];
+        let bytes = [b"\xff\xff\xff\xff\xffSN\x04", &bytes[8..], &joins].concat();
+        assert_eq!(written(&with_join), bytes);
+        assert_eq!(decode(&bytes), Ok(with_join));
     }
 
     #[test]
@@ -196,8 +258,8 @@ mod tests {
         assert!(decode(&bytes_1(&[3, 1, 0, 1, 1, 1, 0])).is_err(), "three ranges");
         assert!(decode(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0]).is_err(), "the epoch of format 1");
         let mut newer = whole;
-        newer[7] = 4;
+        newer[7] = 5;
         let error = decode(&newer).unwrap_err().to_string();
-        assert!(error.contains("is of format 4, and this program reads formats 1 to 3"), "{error}");
+        assert!(error.contains("is of format 5, and this program reads formats 1 to 4"), "{error}");
     }
 }

@@ -140,6 +140,29 @@ pub fn scan(from: u64, to: u64, limit: usize) -> EngineOp {
     EngineOp::Scan { id: 0, from, to, limit }
 }
 
+pub fn empty(range: KeyRange, keeps: bool, lanes: Lanes) -> EngineOp {
+    EngineOp::Empty { id: 0, range, keeps, lanes }
+}
+
+pub fn settle(range: KeyRange) -> EngineOp {
+    EngineOp::Settle { id: 0, range }
+}
+
+pub fn copy(range: KeyRange, limit: usize, bytes: usize) -> EngineOp {
+    EngineOp::Copy { id: 0, range, limit, bytes }
+}
+
+/// All keys whose hashes begin with a bit of 0, or with one of 1.
+pub fn half(high: bool) -> KeyRange {
+    let (first, last) = if high { (0x80, 0xff) } else { (0, 0x7f) };
+    let hash = |first, rest| {
+        let mut bytes = [rest; 16];
+        bytes[0] = first;
+        KeyHash(bytes)
+    };
+    KeyRange { first: hash(first, 0), last: hash(last, 0xff) }
+}
+
 pub type Reply = Result<EngineReply, EngineError>;
 
 pub fn stored() -> Reply {
@@ -177,6 +200,9 @@ fn number(op: &mut EngineOp, to: OpId) {
         | EngineOp::SetState { id, .. }
         | EngineOp::SetFloor { id, .. }
         | EngineOp::RaiseFloors { id, .. }
+        | EngineOp::Empty { id, .. }
+        | EngineOp::Settle { id, .. }
+        | EngineOp::Copy { id, .. }
         | EngineOp::FlushSoon { id }
         | EngineOp::Checkpoint { id, .. }
         | EngineOp::Scan { id, .. } => *id = to,

@@ -68,6 +68,25 @@ impl Model {
                 }
                 EngineReply::Set
             }
+            EngineOp::Empty { range, keeps, lanes, .. } => {
+                self.records.retain(|key, _| !range.contains(&key.0));
+                self.marks.retain(|key, _| !range.contains(&key.0));
+                self.unconfirmed.retain(|key, _| !range.contains(&key.0));
+                for (lane, request) in lanes {
+                    self.completions.retain(|_, it| it.lane != lane || it.request > request);
+                }
+                if keeps {
+                    self.floors.keep(range)
+                } else {
+                    self.floors.settle(range)
+                }
+                EngineReply::Set
+            }
+            EngineOp::Settle { range, .. } => {
+                self.floors.settle(range);
+                EngineReply::Set
+            }
+            EngineOp::Copy { range, limit, bytes, .. } => self.copy(range, limit, bytes),
             EngineOp::FlushSoon { .. } | EngineOp::Checkpoint { .. } => EngineReply::Set,
             EngineOp::Scan { from, to, limit, .. } => self.scan(from, to, limit),
         })
@@ -138,11 +157,30 @@ impl Model {
         EngineReply::Scanned(keys, None)
     }
 
+    /// Whole hashes, until there are `limit` records or `bytes` bytes.
+    fn copy(&self, range: KeyRange, limit: usize, bytes: usize) -> EngineReply {
+        let (mut copied, mut taken) = (Vec::<CopiedRecord>::new(), 0);
+        for ((hash, key), record) in self.records.range((range.first, Vec::new())..) {
+            let is_full = copied.len() >= limit.max(1) || taken >= bytes;
+            let is_other = copied.last().is_some_and(|last| last.hash != *hash);
+            if *hash > range.last {
+                break;
+            } else if is_full && is_other {
+                return EngineReply::Copied(copied, Some(*hash));
+            }
+            taken += key.len() + record.value.len();
+            copied.push(CopiedRecord { hash: *hash, key: key.clone(), record: record.clone() });
+        }
+        EngineReply::Copied(copied, None)
+    }
+
     pub fn compact(&mut self, now_ms: u64) {
         self.records.retain(|key, record| {
             let offered = self.marks.get(key).is_some_and(Mark::is_offered);
             let base = self.floors.base(self.floors.chain_of(&key.0));
+            let kept = self.floors.kept().iter().any(|range| range.contains(&key.0));
             let floor = if offered { base } else { self.floors.of(&key.0) };
+            let floor = if kept { Seq::NONE } else { floor };
             let expired = record.expiry_ms > 0 && record.expiry_ms <= now_ms;
             record.seq > floor || !(record.tombstone || expired)
         });
