@@ -1,5 +1,5 @@
-//! Joins: partitions that lack replicas get others, and a node that has lost what it had begins anew
-//! (rules R10 to R12).
+//! Joins: partitions that lack replicas get others, and a node that has lost what it had begins
+//! anew (rules R10 to R12).
 
 use super::Controller;
 use crate::control::JoinStep;
@@ -94,8 +94,8 @@ impl Controller {
         self.copied.retain(|partition, _| is_other(partition));
     }
 
-    /// A node said hello. If it has nothing, although it has stored partitions of a recovered epoch,
-    /// it has lost all: others go on without it.
+    /// A node said hello. If it has nothing, although it has stored partitions of a recovered
+    /// epoch, it has lost all: others go on without it.
     pub(super) fn lose_empty_node(&mut self, now: Now, node: u16) {
         if !self.directory.is_replicated() || !self.directory.has_others(node) {
             return;

@@ -1,14 +1,16 @@
-//! Joins: a node becomes the last replica of a partition of which it has nothing (rules R10 to R12).
+//! Joins: a node becomes the last replica of a partition of which it has nothing (rules R10 to
+//! R12).
 //!
 //! A join has a number. The *joiner* first drops all that it has of the partition. Then it stands
 //! behind the tail, its *source*: that passes on to it what it stores, as to any replica behind it,
 //! but answers by itself and waits for nothing. The joiner meanwhile asks it for a copy, part by
 //! part: records and marks, then completions, then floors. Once it has all, the controller puts it
-//! last in a view. It opens, and answers reads, once FLUSH of that view has arrived: what the source
-//! had when it was the tail came before. Only then is it a member, which may be left alone.
+//! last in a view. It opens, and answers reads, once FLUSH of that view has arrived: what the
+//! source had when it was the tail came before. Only then is it a member, which may be left alone.
 //!
-//! Number and progress of a join are durable, and so is what is unconfirmed at the source: whoever
-//! restarts goes on. If the source goes, the joiner begins anew, in a join with another number.
+//! Number and progress of a join are durable, and so is what is unconfirmed at the source: a node
+//! that restarts goes on. If the source goes, the joiner begins anew, in a join with another
+//! number.
 
 use crate::control::Join;
 use serde::{Deserialize, Serialize};

@@ -465,10 +465,11 @@ fn what_is_unconfirmed_is_noted(engine: &mut dyn Restartable) {
 /// one goes, or if a completion goes that is newer than what was named.
 fn a_range_is_emptied_whole_and_alone(engine: &mut dyn Restartable) {
     let (low, high) = (key_of_half(0), key_of_half(1));
-    let marked = Some(Mark { offer: OfferId::from_bits(4), ..Mark::default() });
+    let marked = Mark { offer: OfferId::from_bits(4), ..Mark::default() };
     let done = |lane, request| LaneCompletion { lane, request, seq: Seq(request) };
     let of = |key: &[u8], lanes| {
-        let (offered, noted) = (mark(key, marked), put_unconfirmed(key, record(5, b"x"), lanes));
+        let (offered, noted) =
+            (mark(key, Some(marked)), put_unconfirmed(key, record(5, b"x"), lanes));
         [merge(key, None, None, vec![done(1, 3), done(2, 9)]), offered, noted]
     };
     run(engine, of(&low, vec![(1, 3), (2, 8)]));
@@ -483,7 +484,7 @@ fn a_range_is_emptied_whole_and_alone(engine: &mut dyn Restartable) {
     assert_eq!(replies, [got(record(2, b"anew")), got(record(5, b"x"))]);
     let loaded = engine.reopen();
     assert_eq!(loaded.completions, [done(2, 9)]);
-    assert_eq!(loaded.marks, [(hash(&high), high.clone(), marked.unwrap())]);
+    assert_eq!(loaded.marks, [(hash(&high), high.clone(), marked)]);
     assert_eq!(loaded.unconfirmed, [(hash(&high), high, vec![(1, 3)])]);
 }
 

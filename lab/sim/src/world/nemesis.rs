@@ -122,7 +122,7 @@ impl World {
         let pause_us = self.nemesis.pause_us();
         self.queue.push(self.now_us + pause_us, Event::Nemesis);
         if !self.emptied.is_empty() {
-            return; // nobody may be lost beside a node that has lost all
+            return; // no other part may be lost beside a node that has lost all
         }
         let kind = self.nemesis.draw();
         let lasts_us = 1 + self.nemesis.random.exponential(self.nemesis.plan.lasts_us);
@@ -454,7 +454,7 @@ impl World {
     }
 
     /// Whether what a node has that is gone since then may be lost: no partition needs it, and the
-    /// controller knows it; or each has another member, everybody else is well, and the controller
+    /// controller knows it; or each has another member, all other parts are well, and the controller
     /// doesn't count on the node meanwhile.
     fn may_lose_disk(&self, node: u16, since_us: u64) -> bool {
         let Some(controller) = &self.controller.controller else { return false };

@@ -334,7 +334,7 @@ impl Decider {
         self.marks.within(range).map(|(hash, marked)| (hash, &marked.key[..]))
     }
 
-    /// Completions from a lane on, at most so many, and the lane to go on from; without those that
+    /// Completions from a lane on, at most this many, and the lane to go on from; without those that
     /// are `unconfirmed`.
     pub(super) fn completions_from(
         &self,

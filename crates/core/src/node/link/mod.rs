@@ -44,7 +44,7 @@ pub(super) struct Term {
 pub(super) struct Standing {
     /// The replica before it; `None`: it is the head.
     pub(super) before: Option<u16>,
-    /// The replica behind it, or the node that joins there; `None`: nobody is behind it.
+    /// The replica behind it, or the node that joins there; `None`: no node is behind it.
     pub(super) after: Option<u16>,
     /// The one behind joins: this is the tail.
     pub(super) after_joins: bool,

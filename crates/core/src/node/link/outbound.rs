@@ -140,7 +140,7 @@ impl Outbound {
         self.joins && (self.under_way.len() >= JOINER_FRAMES_MAX || self.bytes >= JOINER_BYTES_MAX)
     }
 
-    /// Whether so much is unconfirmed that a join should be given up.
+    /// Whether too many keys are unconfirmed for a join to go on.
     pub(in crate::node) fn is_too_far(&self) -> bool {
         self.joins && self.unconfirmed.len() > JOINER_KEYS_MAX
     }

@@ -573,8 +573,8 @@ impl Shim {
         }
     }
 
-    /// Forgets joins that have ended. One of a node that stands behind its source, and hasn't opened,
-    /// goes on: that it has ended doesn't say how.
+    /// Forgets joins that have ended. One of a node that stands behind its source, and hasn't
+    /// opened, goes on: that it has ended doesn't say how.
     fn end_joins(&mut self, chain: ChainId) {
         let served = &self.chains[chain];
         let is_over = |known: &&KnownJoin| {
@@ -593,8 +593,8 @@ impl Shim {
         }
     }
 
-    /// So much of a partition has changed that its joiner lacks: the source gives the join up, once
-    /// that is durable.
+    /// Too many keys of a partition have changed that its joiner lacks: the source gives the
+    /// join up, once that is durable.
     pub(super) fn give_up_join(&mut self, partition: u16) {
         let Some((chain, served, _)) = self.linked(partition) else { return };
         let Some(known) = served.joins().of(partition).filter(|it| !it.has_ended) else { return };

@@ -31,8 +31,8 @@ pub(super) enum Hold {
     /// All: a view began with the epoch, or while the node waited. A replica that isn't in it may
     /// still answer in the epoch before, until that is recovered.
     All,
-    /// All, and the node had nothing when it was told of the chain, of which partitions have several
-    /// replicas: it isn't released unless it may begin so.
+    /// All, and the node had nothing when it was told of the chain, of which partitions have
+    /// several replicas: it isn't released unless it may begin so.
     Fresh,
 }
 
