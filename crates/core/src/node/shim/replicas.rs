@@ -644,6 +644,20 @@ impl Shim {
 
     /// What was noted before a restart.
     pub(super) fn restore_unconfirmed(&mut self, unconfirmed: Vec<(KeyHash, Vec<u8>, Lanes)>) {
+        // That an offer was cleared may be lost here with a commit that failed, and be done behind
+        // this node: it is offered again once all have its mark again.
+        let offered: Vec<_> = match self.links.is_empty() {
+            true => Vec::new(),
+            false => self.decider.all_offered().copied().collect(),
+        };
+        for hash in offered {
+            let key = self.decider.marked_key(&hash).map(<[u8]>::to_vec);
+            let Some((partition, key)) = self.passed_on(&hash).zip(key) else { continue };
+            if self.links.passes_on(partition) {
+                self.decider.mark_unconfirmed(&hash);
+            }
+            self.links.restore(partition, hash, key, Lanes::new());
+        }
         for (hash, key, lanes) in unconfirmed {
             if !self.mechanisms.durable_unconfirmed() {
                 continue;
