@@ -225,8 +225,11 @@ impl Node {
             | EngineOp::Confirm { id, .. }
             | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
+            | EngineOp::Empty { id, .. }
+            | EngineOp::Settle { id, .. }
             | EngineOp::FlushSoon { id }
             | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
+            EngineOp::Copy { id, .. } => (id, EngineReply::Copied(Vec::new(), None)),
             EngineOp::Scan { id, from, to, .. } => {
                 let wanted = |hash: &KeyHash| (from..=to).contains(&hash.position());
                 let listed = self.records.iter().filter(|(hash, _)| wanted(hash));

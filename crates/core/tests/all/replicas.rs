@@ -498,7 +498,10 @@ fn a_node_with_nothing_is_not_released_among_others() {
         |report: &NodeReport| matches!(report, NodeReport::Done { id: 2, error: Some(_), .. });
     assert!(node.reports().iter().any(refuses));
     node.shim.handle_timeout(at(0));
-    let says_nothing = |report: &NodeReport| matches!(report, NodeReport::Hello { chains, .. } if chains[ChainId::new(0)].epoch == 0);
+    let says_nothing = |report: &NodeReport| {
+        matches!(report, NodeReport::Hello { chains, .. }
+            if chains[ChainId::new(0)].epoch == 0)
+    };
     assert!(node.reports().iter().any(says_nothing));
     node.restart();
     node.tell(3, NodeCommand::Release { floor: Seq::NONE });

@@ -454,8 +454,8 @@ impl World {
     }
 
     /// Whether what a node has that is gone since then may be lost: no partition needs it, and the
-    /// controller knows it; or each has another member, all other parts are well, and the controller
-    /// doesn't count on the node meanwhile.
+    /// controller knows it; or each has another member, all other parts are well, and the
+    /// controller doesn't count on the node meanwhile.
     fn may_lose_disk(&self, node: u16, since_us: u64) -> bool {
         let Some(controller) = &self.controller.controller else { return false };
         if !self.controller.is_idle() {

@@ -334,8 +334,8 @@ impl Decider {
         self.marks.within(range).map(|(hash, marked)| (hash, &marked.key[..]))
     }
 
-    /// Completions from a lane on, at most this many, and the lane to go on from; without those that
-    /// are `unconfirmed`.
+    /// Completions from a lane on, at most this many, and the lane to go on from; without those
+    /// that are `unconfirmed`.
     pub(super) fn completions_from(
         &self,
         lane: u32,
