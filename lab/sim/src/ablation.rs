@@ -867,15 +867,15 @@ impl Ablation {
             "if the source of a join goes, the join begins anew",
             Mechanisms { join_of_source: false, ..ALL },
         )
-        .of_replicas(400)
+        .of_replicas(100)
+        .hinted(52)
         .by(JOINED),
         parts(
             "rejoin-with-data",
             "a node joins with nothing of the partition",
             Mechanisms { join_empty: false, ..ALL },
         )
-        .of_replicas(100)
-        .hinted(14)
+        .of_replicas(40)
         .by(JOINED),
         parts(
             "copy-without-marks",
@@ -883,13 +883,6 @@ impl Ablation {
             Mechanisms { marks_copied: false, ..ALL },
         )
         .of_replicas(40)
-        .by(JOINED),
-        parts(
-            "joiner-drops-tombstones",
-            "a node that joins drops no tombstone",
-            Mechanisms { joiner_keeps_tombstones: false, ..ALL },
-        )
-        .of_replicas(400)
         .by(JOINED),
     ];
 
