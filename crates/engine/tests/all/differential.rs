@@ -187,8 +187,14 @@ proptest! {
             // The states to which a crash may lead, oldest first.
             let mut states = vec![model.clone()];
             for mut group in groups {
-                // A scan makes two commits of its group; leave that to the other test.
-                group.retain(|op| !matches!(op, EngineOp::Scan { .. }));
+                // These make two commits of their group; leave that to the other test.
+                let splits = |op: &EngineOp| {
+                    matches!(
+                        op,
+                        EngineOp::Scan { .. } | EngineOp::Copy { .. } | EngineOp::Empty { .. }
+                    )
+                };
+                group.retain(|op| !splits(op));
                 for op in &group {
                     model.execute(op).unwrap();
                 }
@@ -197,7 +203,9 @@ proptest! {
                     let floors =
                         matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
                     let marks = matches!(op, EngineOp::SetMark { mark: Some(_), .. });
-                    floors || marks || matches!(op, EngineOp::SetState { .. })
+                    let states =
+                        matches!(op, EngineOp::SetState { .. } | EngineOp::Settle { .. });
+                    floors || marks || states
                 };
                 let synced = group.iter().any(is_synced);
                 run(&mut memory, group);
