@@ -25,7 +25,7 @@ with open(os.path.join(FIXTURE, "expected.json")) as file:
     EXPECTED = json.load(file)
 NODES = ["data/node-0", "data/node-1"]
 # What this version writes.
-CONTROLLER_FORMAT = 6
+CONTROLLER_FORMAT = 7
 NODE_FORMAT = 3
 SPOOL_FORMAT = 1
 # Racks that start at a time: most of a start is waiting.

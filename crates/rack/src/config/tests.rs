@@ -88,7 +88,8 @@ fn the_example_says_the_defaults() {
 
 /// An example's distributed rack, which it has in comments.
 fn distributed_part(example: &str) -> RackConfig {
-    let (embedded, distributed) = example.split_once("others are spares.\n").unwrap();
+    let heads = ["others are spares.\n", "others stand by.\n"];
+    let (embedded, distributed) = heads.iter().find_map(|head| example.split_once(head)).unwrap();
     let distributed = distributed.replace("\n# ", "\n").replace("\n#\n", "\n\n");
     parse(&format!(
         "{}\n{}",
