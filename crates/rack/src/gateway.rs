@@ -53,7 +53,8 @@ pub fn start(
     let gateway_config = GatewayConfig {
         listen,
         tls,
-        password: gateway.password.clone(),
+        // An empty one says that none is wanted.
+        password: gateway.password.clone().filter(|password| !password.is_empty()),
         durability,
         spool_dir: Some(gateway.spool.clone()),
         spool_bytes_max: u64::from(gateway.spool_max_mb) << 20,

@@ -318,7 +318,8 @@ fn shape(config: &RackConfig, reader: &mut Reader<'_>) {
     }
 }
 
-/// Redis' protected mode: what listens for others has a password, or asks for certificates.
+/// Redis' protected mode: what listens for others has a password, or says that it wants none, or
+/// asks for certificates.
 fn exposure(config: &RackConfig, reader: &mut Reader<'_>) {
     let Gateway { resp, password, tls, .. } = &config.gateway;
     let certified = tls.as_ref().is_some_and(|tls| tls.files.client_ca.is_some());
@@ -330,7 +331,7 @@ fn exposure(config: &RackConfig, reader: &mut Reader<'_>) {
         if !address.ip().is_loopback() && password.is_none() && !certified {
             let message = format!(
                 "[gateway] {key} = \"{address}\" serves other machines without a password; set \
-                 password_file or --resp-password (an empty password is none)"
+                 password_file or --resp-password (an empty password lets every client in)"
             );
             reader.problem_at(&format!("gateway.{key}"), message);
         }

@@ -358,8 +358,8 @@ fn tls(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<Gateway
     }
 }
 
-/// From the command line, the file or the file that the file names. An empty one is none, but a
-/// file that was to have one and hasn't is refused: it may have been cut off.
+/// From the command line, the file or the file that the file names. An empty one means: none, on
+/// purpose; but a file that was to have one and hasn't is refused: it may have been cut off.
 fn password(
     section: &mut Section<'_, '_>,
     reader: &mut Reader<'_>,
@@ -390,7 +390,7 @@ fn password(
                        more than 512 bytes; no client could send it";
         reader.problem_at(&at, message.to_owned());
     }
-    Some(found).filter(|password| !password.is_empty())
+    Some(found)
 }
 
 /// The password in a file, or what is wrong with the file. Of a longer one as much is read as shows

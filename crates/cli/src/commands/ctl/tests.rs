@@ -190,11 +190,11 @@ chain  epoch  phase    switches  generation  durable below  cached  protected by
     assert_eq!(
         switches_text(&switches, Paint::none()),
         "\
-switch  address        state      chain  epoch  error
-     0  10.0.0.0:7000  serves         0     12
-     1  10.0.0.1:7000  spare          -     12  nothing gets from switch 1 to switch 0
-     2  10.0.0.2:7000  down           -     12
-     3  10.0.0.3:7000  drained        -     12
+switch  address        state    chain  epoch  error
+     0  10.0.0.0:7000  serves       0     12
+     1  10.0.0.1:7000  spare        -     12  nothing gets from switch 1 to switch 0
+     2  10.0.0.2:7000  down         -     12
+     3  10.0.0.3:7000  drained      -     12
 "
     );
     let partition = |partition, first: u128, replicas| PartitionStatus {
