@@ -143,7 +143,7 @@ pub(crate) struct Batch {
     sum: i64,
     results: Vec<u8>,
     result_ranges: Vec<Option<Range>>,
-    /// Bytes of results that its connection is blamed for so far.
+    /// Bytes of results that are charged to its connection so far.
     charged_bytes: usize,
     position: u64,
     scans: u32,
@@ -295,13 +295,13 @@ impl Batch {
         self.results.len() + self.script.as_ref().map_or(0, |script| script.bytes)
     }
 
-    /// Bytes of results that its connection was blamed for, and those that it is to be from now on.
+    /// Bytes of results that were charged to its connection, and that are from now on.
     pub(crate) fn charge(&mut self) -> (usize, usize) {
         let bytes = self.result_bytes();
         (std::mem::replace(&mut self.charged_bytes, bytes), bytes)
     }
 
-    /// Bytes of results that its connection is blamed for.
+    /// Bytes of results that are charged to its connection.
     pub(crate) fn charged_bytes(&self) -> usize {
         self.charged_bytes
     }

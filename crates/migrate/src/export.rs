@@ -172,3 +172,23 @@ fn finish(mut file: File) -> std::io::Result<()> {
     file.write_all(&sum.to_le_bytes())?;
     file.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails if records that an unfinished file has lost are taken for zeros.
+    #[test]
+    fn an_unfinished_file_that_is_too_short_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let part = directory.path().join("dump.rdb.part");
+        std::fs::write(&part, [HEAD, b"record, half"].concat()).unwrap();
+        let mut done = Progress { bytes: HEAD.len() as u64 + 7, ..Progress::default() };
+        drop(open(&part, &mut done).unwrap());
+        assert_eq!(std::fs::read(&part).unwrap(), [HEAD, b"record,"].concat());
+        done.bytes += 1;
+        let error = open(&part, &mut done).unwrap_err().to_string();
+        assert!(error.contains("it lacks records that it had"), "{error}");
+        assert_eq!(std::fs::read(&part).unwrap(), [HEAD, b"record,"].concat());
+    }
+}

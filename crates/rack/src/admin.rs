@@ -542,8 +542,10 @@ pub struct KillResult {
 /// switch that serves.
 pub const KILL_ASKED: &str = "kill asked";
 
-/// Threads for requests, which may wait.
+/// Threads for requests.
 const THREADS: usize = 4;
+/// Requests at a time that may wait for other parts.
+const SLOW_MAX: usize = THREADS - 2;
 /// Keys that `GET /cached` lists without a limit.
 const CACHED_DEFAULT: usize = 100;
 /// Keys that it lists at most.
@@ -650,6 +652,9 @@ struct ServerState {
     pages: Pages,
     observer: Arc<Observer>,
     watchers: live::Places,
+    /// Places for requests that may wait for other parts for seconds: those for metrics and health
+    /// find a thread meanwhile.
+    slow: Arc<Semaphore>,
 }
 
 impl ServerState {
@@ -665,6 +670,7 @@ impl ServerState {
             admin,
             sources,
             observer: Arc::new(Observer::new()),
+            slow: Arc::new(Semaphore::new(SLOW_MAX)),
             watchers: live::Places::default(),
         })
     }
@@ -761,19 +767,21 @@ async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Requests that may wait for other parts for seconds, at a time: those for metrics and health find
-/// a thread meanwhile.
-static SLOW: Semaphore = Semaphore::const_new(THREADS - 2);
-
-/// The same of what may wait for other parts.
+/// [`blocking`] for work that may wait for other parts; refused while [`SLOW_MAX`] are under way.
 async fn slowly<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
+    shared: ServerState,
+    work: impl FnOnce(&ServerState) -> T + Send + 'static,
 ) -> Result<T, Response> {
-    let busy = "other requests wait for other parts; ask again\n";
-    let Ok(_permit) = SLOW.try_acquire() else {
+    let Ok(permit) = Arc::clone(&shared.slow).try_acquire_owned() else {
+        let busy = format!("{SLOW_MAX} requests wait for other parts already; ask again\n");
         return Err((StatusCode::SERVICE_UNAVAILABLE, busy).into_response());
     };
-    blocking(work).await
+    // With the work, for that goes on when the caller has gone.
+    let with_permit = move || {
+        let _permit = permit;
+        work(&shared)
+    };
+    blocking(with_permit).await
 }
 
 async fn metrics(State(shared): State<ServerState>) -> Result<Response, Response> {
@@ -802,7 +810,7 @@ async fn cached(
     Query(limit): Query<Limit>,
 ) -> Result<Response, Response> {
     let limit = limit.limit.unwrap_or(CACHED_DEFAULT).min(CACHED_MAX);
-    Ok(answer(slowly(move || shared.admin.cached(limit)).await?))
+    Ok(answer(slowly(shared, move |shared| shared.admin.cached(limit)).await?))
 }
 
 async fn nodes(State(shared): State<ServerState>) -> Result<Json<Vec<NodeStatus>>, Response> {
@@ -826,8 +834,7 @@ async fn snapshot(
     ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    command(&pages, caller, &headers, "snapshot", move || shared.admin.snapshot()).await
+    command(shared, caller, &headers, "snapshot", |shared| shared.admin.snapshot()).await
 }
 
 async fn backup(State(shared): State<ServerState>) -> Result<Response, Response> {
@@ -839,8 +846,7 @@ async fn back_up(
     ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    command(&pages, caller, &headers, "backup", move || shared.admin.back_up()).await
+    command(shared, caller, &headers, "backup", |shared| shared.admin.back_up()).await
 }
 
 async fn drain(
@@ -848,13 +854,12 @@ async fn drain(
     ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    let work = move || {
+    let work = |shared: &ServerState| {
         let result = shared.admin.drain()?;
         shared.observer.drained(&result);
         Ok(result)
     };
-    command(&pages, caller, &headers, "drain", work).await
+    command(shared, caller, &headers, "drain", work).await
 }
 
 async fn kill_switch(
@@ -862,8 +867,7 @@ async fn kill_switch(
     ConnectInfo(caller): ConnectInfo<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    command(&pages, caller, &headers, "demo/kill", move || shared.admin.kill_switch()).await
+    command(shared, caller, &headers, "demo/kill", |shared| shared.admin.kill_switch()).await
 }
 
 #[derive(Deserialize)]
@@ -878,11 +882,8 @@ async fn drain_switch(
     Query(Spare { spare }): Query<Spare>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    command(&pages, caller, &headers, "switch drain", move || {
-        shared.admin.drain_switch(switch, spare)
-    })
-    .await
+    let work = move |shared: &ServerState| shared.admin.drain_switch(switch, spare);
+    command(shared, caller, &headers, "switch drain", work).await
 }
 
 async fn add_switch(
@@ -891,18 +892,18 @@ async fn add_switch(
     Path(switch): Path<u16>,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let pages = shared.pages.clone();
-    command(&pages, caller, &headers, "switch add", move || shared.admin.add_switch(switch)).await
+    let work = move |shared: &ServerState| shared.admin.add_switch(switch);
+    command(shared, caller, &headers, "switch add", work).await
 }
 
 /// Commands are taken from this machine's programs, not from others; of web pages that a browser
 /// here shows from the console's own only, if they have its token.
 async fn command<T: Serialize + Send + 'static>(
-    pages: &Pages,
+    shared: ServerState,
     caller: Caller,
     headers: &HeaderMap,
     name: &'static str,
-    work: impl FnOnce() -> Result<T, AdminError> + Send + 'static,
+    work: impl FnOnce(&ServerState) -> Result<T, AdminError> + Send + 'static,
 ) -> Result<Response, Response> {
     let refuse = |why: &'static str| (StatusCode::FORBIDDEN, why).into_response();
     if !caller.is_local {
@@ -911,10 +912,10 @@ async fn command<T: Serialize + Send + 'static>(
         ));
     }
     if headers.contains_key(header::ORIGIN) {
-        pages.may_command(headers).map_err(refuse)?;
+        shared.pages.may_command(headers).map_err(refuse)?;
         tracing::info!(peer = %caller.address, name, "the console sent a command");
     }
-    Ok(answer(slowly(work).await?))
+    Ok(answer(slowly(shared, work).await?))
 }
 
 /// What came of a request, or why nothing did.

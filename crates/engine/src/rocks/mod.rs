@@ -374,8 +374,7 @@ impl Store for RocksStore {
         self.fetch(hash, key, record)
     }
 
-    /// RocksDB looks for several keys at once in less time than for one after the other: its
-    /// filters and indexes are loaded while it waits for those of the keys before.
+    /// One MultiGet, in which RocksDB shares lookups of filters and indexes among keys.
     fn read_all(&mut self, keys: &[(KeyHash, Vec<u8>)]) -> Vec<ReadResult> {
         if let [(hash, key)] = keys {
             return vec![self.read(hash, key)];

@@ -146,8 +146,11 @@ fn draw(file: &Path) -> io::Result<String> {
     let digits = format!("{:016x}{:016x}", word()?, word()?);
     // Beside it first: half a token would be refused at the next start.
     let aside = file.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut open = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    match fs::remove_file(&aside) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut open = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
     open.write_all(digits.as_bytes())?;
     open.write_all(b"\n")?;
     open.sync_all()?;

@@ -7,6 +7,8 @@ use crate::observer::LiveSample;
 use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Default)]
 struct Fake {
@@ -16,6 +18,9 @@ struct Fake {
     known: RackStatus,
     /// If there are some, the gateways are among them.
     others: Vec<(Peer, SocketAddr)>,
+    /// `cached` waits for this, and how often it was asked.
+    gate: Arc<Mutex<()>>,
+    asked_cached: Arc<AtomicUsize>,
 }
 
 impl Admin for Fake {
@@ -30,6 +35,8 @@ impl Admin for Fake {
         RackStatus { name: "test".into(), phase: phase.into(), ..self.known.clone() }
     }
     fn cached(&self, limit: usize) -> Result<CachedStatus, AdminError> {
+        self.asked_cached.fetch_add(1, Ordering::SeqCst);
+        drop(self.gate.lock().unwrap());
         let record =
             |slot| CachedRecord { key: format!("key{slot}"), slot, ..CachedRecord::default() };
         Ok(CachedStatus { total: 500, records: (0..500.min(limit as u32)).map(record).collect() })
@@ -346,6 +353,30 @@ fn with_console(access: ConsoleAccess, data: &std::path::Path) -> io::Result<Met
     MetricsServer::start("127.0.0.1:0".parse().unwrap(), &config, admin, Sources::default())
 }
 
+/// Fails if requests that wait for other parts take all threads, so that metrics and health wait,
+/// too.
+#[test]
+fn slow_requests_leave_threads_for_metrics_and_health() {
+    let admin = Fake::default();
+    let (gate, asked) = (Arc::clone(&admin.gate), Arc::clone(&admin.asked_cached));
+    let server = start(admin);
+    let closed = gate.lock().unwrap();
+    std::thread::scope(|scope| {
+        let get = || exchange(&server, "GET /cached", "").0;
+        let slow = [scope.spawn(get), scope.spawn(get)];
+        while asked.load(Ordering::SeqCst) < SLOW_MAX {
+            std::thread::yield_now();
+        }
+        assert_eq!(get(), 503, "there is no thread for it");
+        assert_eq!(exchange(&server, "POST /snapshot", "").0, 503);
+        assert_eq!(exchange(&server, "GET /healthz", "").0, 200);
+        assert_eq!(exchange(&server, "GET /metrics", "").0, 200);
+        drop(closed);
+        assert!(slow.map(|it| it.join().unwrap()).iter().all(|code| *code == 200));
+        assert_eq!(get(), 200);
+    });
+}
+
 #[test]
 fn the_consoles_own_pages_command_with_its_token() {
     let directory = tempfile::tempdir().unwrap();
@@ -372,8 +403,15 @@ fn the_consoles_own_pages_command_with_its_token() {
     // Programs of this machine need none, as before.
     assert_eq!(exchange(&server, "POST /snapshot", "").0, 200);
     drop(server);
+    // What a start that was killed has left is no token.
+    std::fs::write(file.with_extension("new"), &token[..7]).unwrap();
     let again = with_console(ConsoleAccess::Control, directory.path()).unwrap();
     assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end(), token, "it stays");
+    drop(again);
+    std::fs::remove_file(&file).unwrap();
+    let again = with_console(ConsoleAccess::Control, directory.path()).unwrap();
+    assert_eq!(std::fs::read_to_string(&file).unwrap().trim_end().len(), token.len());
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
     drop(again);
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     let error = with_console(ConsoleAccess::Control, directory.path()).unwrap_err().to_string();
@@ -531,7 +569,8 @@ fn pages_of_other_hosts_are_not_answered() {
 
 #[tokio::test]
 async fn other_machines_can_not_command() {
-    let pages = Pages::new(&RackConfig::default(), true, false).unwrap();
+    let admin = Arc::new(Fake { has_controller: true, ..Fake::default() });
+    let shared = ServerState::new(&RackConfig::default(), admin, Sources::default()).unwrap();
     for (peer, own, code) in [
         ("10.0.0.1:5", "10.0.0.2:9464", 403),
         ("10.0.0.2:5", "10.0.0.2:9464", 200),
@@ -541,8 +580,8 @@ async fn other_machines_can_not_command() {
         ("[::1]:5", "[::1]:9464", 200),
     ] {
         let caller = Caller::new(peer.parse().unwrap(), own.parse().ok());
-        let work = || Ok::<_, AdminError>(1);
-        let answer = command(&pages, caller, &HeaderMap::new(), "x", work).await;
+        let work = |_: &ServerState| Ok::<_, AdminError>(1);
+        let answer = command(shared.clone(), caller, &HeaderMap::new(), "x", work).await;
         assert_eq!(answer.unwrap_or_else(|refused| refused).status().as_u16(), code, "{peer}");
     }
 }

@@ -159,15 +159,15 @@ impl<'a> Form<'a> {
         table: &Table,
         depth: usize,
     ) -> Result<(), Failure> {
-        let (thought, head) = (table.raw_len(), out.len());
-        write::array(out, thought);
+        let (guessed, head) = (table.raw_len(), out.len());
+        write::array(out, guessed);
         let (begin, mut length) = (out.len(), 0);
         for value in table.sequence_values::<Value>().map_while(Result::ok) {
             self.write(out, &value, depth + 1)?;
             length += 1;
         }
         // Lua finds an end, which isn't the first one if there is a hole before it.
-        if length != thought {
+        if length != guessed {
             let mut right = Vec::new();
             write::array(&mut right, length);
             out.splice(head..begin, right);
