@@ -334,6 +334,47 @@ fn a_head_that_restarts_sends_what_is_unconfirmed() {
     assert_eq!(rack.0[0].unconfirmed.len(), 0);
 }
 
+/// Fails if a key that is sent again brings the completion of another one: a replica that becomes
+/// the head would answer that the write of that key ran, and not have it.
+#[test]
+fn a_completion_comes_with_the_record_that_it_is_of() {
+    let mut rack = Rack::new(2);
+    let hash = HASH_KEY.hash(KEY);
+    let names = (0..200u8).map(|name| vec![b'k', name]);
+    let other = names.into_iter().find(|key| HASH_KEY.hash(key) > hash).expect("half of them are");
+    for (number, key) in [(1, KEY), (2, &other[..])] {
+        let key_hash = HASH_KEY.hash(key);
+        let header = Header {
+            seq: Seq::new(1, number),
+            request: 8 + number,
+            lane: 3,
+            flags: flags::CONDITIONAL,
+            epoch: 1,
+            key_hash,
+            routing: key_hash.routing(),
+            ..Header::new(Op::Write)
+        };
+        let packet = Packet::build(header, b"value", key);
+        rack.0[0].shim.handle_packet(at(0), SWITCH, &packet);
+        rack.run(|message| !is_frame(message));
+    }
+    rack.0[0].restart();
+    let is_other = |message: &LinkMessage| {
+        matches!(message, LinkMessage::Frame(frame)
+            if frame.effect.as_ref().is_some_and(|effect| effect.hash != hash))
+    };
+    for later_us in [100_000, 200_000] {
+        rack.0.iter_mut().for_each(|node| node.shim.handle_timeout(at(later_us)));
+        rack.run(|message| !is_other(message));
+    }
+    assert_eq!((rack.0[1].seq(), rack.0[1].records.len()), (Seq::new(1, 1), 1));
+    assert!(rack.0[1].completions.is_empty(), "{:?}", rack.0[1].completions);
+    rack.repeat(300_000);
+    rack.repeat(400_000);
+    assert_eq!(rack.0[1].records.len(), 2);
+    assert_eq!(rack.0[1].completions, rack.0[0].completions);
+}
+
 /// Fails if a head waits for a replica that has left, if a late command brings that back, or if it
 /// goes on answering itself.
 #[test]

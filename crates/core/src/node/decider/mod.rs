@@ -314,9 +314,13 @@ impl Decider {
         self.marks.get(hash).map(|marked| marked.mark).unwrap_or_default()
     }
 
-    /// The last completions of these lanes.
+    /// The completions of these requests of these lanes. A lane that has gone on gives none: its
+    /// last one is of another write, which may be of another key, whose record it must not precede.
     pub(super) fn completions_of(&self, lanes: &Lanes) -> Vec<LaneCompletion> {
-        lanes.iter().filter_map(|(lane, _)| self.completions.get(lane).copied()).collect()
+        let of_request = |(lane, request): &(u32, u64)| {
+            self.completions.get(lane).filter(|done| done.request == *request).copied()
+        };
+        lanes.iter().filter_map(of_request).collect()
     }
 
     /// Nothing of a range is stored any more, nor completions of these lanes up to these requests.

@@ -444,6 +444,10 @@ impl Shim {
         let takes_any = !self.mechanisms.frames_of_round();
         let any_view = !self.mechanisms.frames_of_view();
         let term = Term { epoch, view };
+        let is_there = |effect: &Effect| self.partition_of(&effect.hash) == Some(partition);
+        if !frame.effect.as_ref().is_none_or(is_there) {
+            return;
+        }
         let mut frame = frame;
         let Some(inbound) = self.links.inbound_mut(partition) else { return };
         if !any_view && (inbound.before() != from || inbound.term() != term) {
