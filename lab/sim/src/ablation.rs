@@ -801,8 +801,8 @@ impl Ablation {
             "a key is offered once the tail has its mark",
             Mechanisms { offer_confirmed: false, ..ALL },
         )
-        .of_replicas(100)
-        .hinted(10)
+        .of_replicas(600)
+        .hinted(418)
         .by(LACKED),
         parts(
             "evict-unconfirmed",
@@ -838,15 +838,15 @@ impl Ablation {
             Mechanisms { frames_of_view: false, ..ALL },
         )
         .of_replicas(200)
-        .hinted(47)
+        .hinted(137)
         .by(LACKED),
         parts(
             "floor-over-unconfirmed",
             "no floor rises above a number that is unconfirmed",
             Mechanisms { floor_below_unconfirmed: false, ..ALL },
         )
-        .of_replicas(100)
-        .hinted(26)
+        .of_replicas(300)
+        .hinted(178)
         .by(LACKED),
         parts(
             "open-without-flush",
