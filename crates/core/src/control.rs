@@ -6,7 +6,7 @@
 //! only the controller sends (rule 8).
 
 mod delivery;
-mod limits;
+pub(crate) mod limits;
 
 pub use delivery::Delivery;
 pub(crate) use limits::LANES_MAX;

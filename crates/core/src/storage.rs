@@ -64,7 +64,7 @@ pub enum PutCondition {
 
 /// Where a record to be stored comes from, which says how soon it must be on the disk if the
 /// engine's policy lets records of clients wait.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Source {
     /// A client's write, which was just made: how long it may wait is what the policy says.
     Client,

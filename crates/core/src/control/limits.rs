@@ -28,21 +28,26 @@ const TEXT_BYTES_MAX: usize = 16 << 10;
 #[derive(Debug, Error)]
 pub enum Malformed {
     /// It is no message.
-    #[error("not a control message: {0}")]
+    #[error("not a message of Switchback: {0}")]
     Encoding(#[from] postcard::Error),
     /// It is one that no part of this version sends.
-    #[error("a control message whose {0} is outside its limits")]
+    #[error("a message whose {0} is outside its limits")]
     Limit(&'static str),
 }
 
-type Checked = Result<(), Malformed>;
+pub(crate) type Checked = Result<(), Malformed>;
 
-fn check(holds: bool, what: &'static str) -> Checked {
+pub(crate) fn check(holds: bool, what: &'static str) -> Checked {
     if holds { Ok(()) } else { Err(Malformed::Limit(what)) }
 }
 
 /// A list that is short enough, each item of which is in order.
-fn list<T>(items: &[T], limit: usize, what: &'static str, each: impl Fn(&T) -> Checked) -> Checked {
+pub(crate) fn list<T>(
+    items: &[T],
+    limit: usize,
+    what: &'static str,
+    each: impl Fn(&T) -> Checked,
+) -> Checked {
     check(items.len() <= limit, what)?;
     items.iter().try_for_each(each)
 }
@@ -51,15 +56,15 @@ fn batch<T>(items: &[T], each: impl Fn(&T) -> Checked) -> Checked {
     list(items, BATCH_MAX, "number of items", each)
 }
 
-fn any<T>(_: &T) -> Checked {
+pub(crate) fn any<T>(_: &T) -> Checked {
     Ok(())
 }
 
-fn key(key: &[u8]) -> Checked {
+pub(crate) fn key(key: &[u8]) -> Checked {
     check((1..=KEY_BYTES_MAX).contains(&key.len()), "length of a key")
 }
 
-fn record(record: &Record) -> Checked {
+pub(crate) fn record(record: &Record) -> Checked {
     check(record.value.len() <= VALUE_BYTES_MAX, "length of a value")
 }
 
@@ -554,7 +559,7 @@ mod tests {
         };
         assert!(gather(0).is_ok());
         let error = gather(CHAINS_MAX).unwrap_err().to_string();
-        assert_eq!(error, "a control message whose chain of a partition is outside its limits");
+        assert_eq!(error, "a message whose chain of a partition is outside its limits");
     }
 
     /// One partition, of this chain.

@@ -24,5 +24,7 @@ mod replica;
 mod shim;
 
 pub use join::CopyAt;
-pub use link::{Answer, Copy, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
+pub use link::{
+    Answer, Copy, Effect, FRAME_BYTES_MAX, Frame, HotHint, LINK_BYTES_MAX, LinkMessage,
+};
 pub use shim::{NodeLimits, NodeStatistics, Shim};

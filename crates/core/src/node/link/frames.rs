@@ -2,7 +2,11 @@
 
 use crate::node::join::CopyAt;
 use crate::storage::{LaneCompletion, Mark, Record, Source};
-use switchback_wire::{Header, KEY_BYTES_MAX, KeyHash, PACKET_BYTES_MAX, Seq, VALUE_BYTES_MAX};
+use serde::{Deserialize, Serialize};
+use switchback_wire::{
+    DecodeError, Header, KEY_BYTES_MAX, KeyHash, PACKET_BYTES_MAX, Packet, PacketRef, Seq,
+    VALUE_BYTES_MAX,
+};
 
 /// Bytes of a frame at most: less than a message to a controller may have.
 pub const FRAME_BYTES_MAX: usize = 2 << 20;
@@ -13,7 +17,7 @@ const _: () = assert!(
 );
 
 /// What has changed of a key at a replica.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Effect {
     /// Hash of the key.
     pub hash: KeyHash,
@@ -35,10 +39,16 @@ impl Effect {
         let (record, mark, completions) = Default::default();
         Effect { hash, key, record, mark, completions, source: Source::Cache }
     }
+
+    fn bytes(&self) -> usize {
+        let value = self.record.as_ref().map_or(0, |record| record.value.len());
+        value + self.key.len() + size_of_val(&*self.completions)
+    }
 }
 
-/// What the head has decided about a request, and the tail says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// What the head has decided about a request, and the tail says. Encoded as a packet.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "EncodedAnswer", try_from = "EncodedAnswer")]
 pub enum Answer {
     /// This packet goes to the switch.
     Packet {
@@ -73,8 +83,35 @@ impl Answer {
     }
 }
 
+/// An answer's encoding: whether the tail reads what is stored, and the bytes of a packet.
+#[derive(Serialize, Deserialize)]
+struct EncodedAnswer(bool, Vec<u8>);
+
+impl From<Answer> for EncodedAnswer {
+    fn from(answer: Answer) -> EncodedAnswer {
+        let (is_read, packet) = match &answer {
+            Answer::Packet { header, value, key } => (false, Packet::build(*header, value, key)),
+            Answer::Read { header, key } => (true, Packet::build(*header, &[], key)),
+        };
+        EncodedAnswer(is_read, packet.bytes().to_vec())
+    }
+}
+
+impl TryFrom<EncodedAnswer> for Answer {
+    type Error = DecodeError;
+
+    fn try_from(EncodedAnswer(is_read, bytes): EncodedAnswer) -> Result<Answer, DecodeError> {
+        let PacketRef { header, value, key } = PacketRef::parse(&bytes)?;
+        let (value, key) = (value.to_vec(), key.to_vec());
+        Ok(match is_read {
+            true => Answer::Read { header, key },
+            false => Answer::Packet { header, value, key },
+        })
+    }
+}
+
 /// One step of a round.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Frame {
     /// The partition.
     pub partition: u16,
@@ -99,17 +136,14 @@ pub struct Frame {
 impl Frame {
     /// Bytes that it takes, about.
     pub fn bytes(&self) -> usize {
-        let effect = self.effect.as_ref().map_or(0, |effect| {
-            let value = effect.record.as_ref().map_or(0, |record| record.value.len());
-            value + effect.key.len() + size_of::<LaneCompletion>() * effect.completions.len()
-        });
+        let effect = self.effect.as_ref().map_or(0, Effect::bytes);
         FIXED_BYTES + effect + self.answer.as_ref().map_or(0, Answer::bytes)
     }
 }
 
 /// A part of a copy, for a node that joins. What it holds is what the source had stored when it had
 /// sent frame `after` of the round: it is taken between that frame and the next one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Copy {
     /// The partition.
     pub partition: u16,
@@ -132,7 +166,7 @@ pub struct Copy {
 }
 
 /// A key that a read has found hot.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct HotHint {
     /// Hash of the key.
     pub hash: KeyHash,
@@ -146,7 +180,7 @@ pub struct HotHint {
 
 /// What a replica tells the one before it, or the one behind it. Any of it may be lost, or come
 /// late.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LinkMessage {
     /// READY, to the one before: this round begins.
     Ready {
@@ -197,4 +231,22 @@ pub enum LinkMessage {
     },
     /// COPY, the answer.
     Copy(Box<Copy>),
+}
+
+impl LinkMessage {
+    /// Bytes that it takes, about.
+    pub fn bytes(&self) -> usize {
+        match self {
+            LinkMessage::Frame(frame) => frame.bytes(),
+            LinkMessage::Copy(copy) => {
+                let effects: usize = copy.effects.iter().map(Effect::bytes).sum();
+                FIXED_BYTES + effects + size_of_val(&*copy.completions) + size_of_val(&*copy.floors)
+            }
+            LinkMessage::Hint { hot, .. } => FIXED_BYTES + hot.key.len(),
+            LinkMessage::Ready { .. }
+            | LinkMessage::Ask { .. }
+            | LinkMessage::Confirm { .. }
+            | LinkMessage::Fetch { .. } => FIXED_BYTES,
+        }
+    }
 }

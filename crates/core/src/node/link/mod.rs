@@ -14,11 +14,13 @@
 //! *Unconfirmed* is a key of which a replica has stored something that it doesn't know to be at the
 //! tail. That is noted in the batch in which it is stored, so it is known after a restart.
 
+mod encoding;
 mod frames;
 mod inbound;
 mod outbound;
 mod unconfirmed;
 
+pub use encoding::LINK_BYTES_MAX;
 pub use frames::{Answer, Copy, Effect, FRAME_BYTES_MAX, Frame, HotHint, LinkMessage};
 pub(super) use inbound::{Inbound, Taken};
 pub(super) use outbound::{Awaited, Outbound};
