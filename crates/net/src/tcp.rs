@@ -6,6 +6,7 @@ use crate::port::{Carrier, ControlEvent, MESSAGES_MAX, PeerPort};
 use connections::{Connections, Outgoing};
 pub use connections::{ControlStatistics, Parts};
 use handshake::{ANSWER_BYTES_MAX, Answer, INTRODUCTION_BYTES_MAX, Introduction};
+pub use links::listen_for_nodes;
 use socket2::SockRef;
 use std::io;
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use tokio::sync::{Notify, mpsc};
 
 mod connections;
 mod handshake;
+mod links;
 
 /// Longest frame of a peer: a batch fits several times.
 const PEER_FRAME_BYTES_MAX: u32 = 1 << 20;

@@ -32,7 +32,7 @@ pub(super) struct Versions {
 
 impl Versions {
     /// The newest version in both ranges.
-    fn common(self, other: Versions) -> Option<u16> {
+    pub(super) fn common(self, other: Versions) -> Option<u16> {
         let newest = self.newest.min(other.newest);
         (newest >= self.oldest.max(other.oldest)).then_some(newest)
     }
