@@ -15,7 +15,7 @@ pub use times::{Limits, Times};
 use switchback_core::Now;
 use switchback_core::client::{ClientConfig, Session};
 use switchback_core::controller::{
-    Controller, ControllerConfig, Files, OnLoss, Preserve, deal_partitions,
+    Controller, ControllerConfig, Files, OnLoss, Preserve, RackShape, deal_partitions,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
@@ -34,6 +34,8 @@ pub struct Rack {
     pub scheme: Scheme,
     /// How many nodes there are.
     pub nodes: u16,
+    /// How many of them are to have each partition.
+    pub replicas: u16,
     /// How many chains of switches there are. Each serves its own keys.
     pub chains: u16,
     /// How many layers there are: switches of a chain, to the scheme's
@@ -144,7 +146,18 @@ impl Rack {
     /// Which node and which chain has which partition, if the rack is made now: as evenly as can
     /// be, drawn from `seed`.
     pub fn deal(&self, seed: u64) -> Map {
-        deal_partitions(self.nodes, self.chains, self.partitions, seed)
+        deal_partitions((self.nodes, self.replicas), self.chains, self.partitions, seed)
+    }
+
+    /// What of it the controller's files have to agree with.
+    pub fn shape(&self) -> RackShape {
+        RackShape {
+            scheme: self.scheme,
+            nodes: self.nodes.into(),
+            replicas: self.replicas.into(),
+            partitions: self.partitions as usize,
+            chains: self.chains,
+        }
     }
 
     /// The controller over its files, with the address of each node. `map` is for a rack that

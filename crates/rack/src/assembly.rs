@@ -20,7 +20,7 @@ use switchback_core::switch::Target;
 use switchback_datapath::{Control, Datapath, Statistics, Verdict};
 use switchback_engine::{Opened, Storage};
 use switchback_net::{
-    ClientControl, Clock, ControlLink, DatapathTarget, MemoryFabric, MemoryHub, Uplink,
+    ClientControl, Clock, ControlLink, DatapathTarget, MemoryFabric, MemoryHub, MemoryLinks, Uplink,
 };
 use switchback_wire::{Address, Header, Map, Op, Packet};
 
@@ -117,8 +117,7 @@ impl Assembly {
         let (files, found) = ControllerFiles::open(&blueprint.controller_data)?;
         // Before engines are opened, which makes directories: a rack with another number of nodes
         // is refused.
-        Controller::check(&found, rack.nodes.into(), rack.partitions as usize, rack.chains)
-            .with_context(|| rack_in(&blueprint))?;
+        Controller::check(&found, &rack.shape()).with_context(|| rack_in(&blueprint))?;
         let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
@@ -144,6 +143,7 @@ impl Assembly {
         engines: Vec<Opened>,
     ) -> anyhow::Result<Vec<Address>> {
         let mut addresses = Vec::new();
+        let others = (self.rack.replicas > 1).then(|| MemoryLinks::new(self.rack.nodes));
         for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate()
         {
             let node = index as u16;
@@ -157,6 +157,7 @@ impl Assembly {
                 engine,
                 engine_clock: Arc::clone(&storage.clock),
                 links,
+                others: others.as_ref().and_then(|others| others.port(node)),
                 port,
                 clock: self.clock,
                 capacity_ops,

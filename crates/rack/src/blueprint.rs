@@ -21,6 +21,7 @@ pub fn rack(config: &RackConfig) -> Rack {
     Rack {
         scheme: config.rack.scheme,
         nodes: config.nodes.len() as u16,
+        replicas: config.rack.replication,
         chains: config.topology.chains,
         layers: config.topology.layers,
         partitions: config.rack.partitions,
@@ -125,6 +126,7 @@ pub fn embedded(config: &RackConfig, clients: u16, seed: u64) -> Blueprint {
     // Parts of one process die together, and only a stalled machine makes one silent: nothing to
     // recover from.
     rack.times.switch_timeout_us = 60_000_000;
+    rack.times.node_timeout_us = 60_000_000;
     rack.times.bypass_us = None;
     Blueprint {
         map: rack.deal(seed),

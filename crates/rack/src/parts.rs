@@ -18,8 +18,9 @@ use switchback_core::switch::Target;
 use switchback_datapath::{Datapath, Shard};
 use switchback_gateway::Gateway;
 use switchback_net::{
-    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, DatapathTarget, Parts,
+    Carrier, ClientControl, Clock, ControlLink, ControlStatistics, DatapathTarget, LinkPort, Parts,
     SocketMeter, TcpHub, UdpLink, Uplink, address_refused, connect, directory_refused,
+    listen_for_nodes,
 };
 use switchback_wire::Address;
 
@@ -159,6 +160,20 @@ pub(crate) fn listed<'c, T>(parts: &'c [T], what: &str, index: u16) -> anyhow::R
     })
 }
 
+/// The links of a node to the others, where partitions have several replicas: over TCP, at the
+/// addresses where nodes take packets.
+fn links_to_others(config: &RackConfig, index: u16) -> anyhow::Result<Option<LinkPort>> {
+    if config.rack.replication == 1 {
+        return Ok(None);
+    }
+    let addresses: Option<Vec<_>> = config.nodes.iter().map(|node| node.address).collect();
+    let addresses = addresses.context("a node of a distributed rack has an address")?;
+    let own = addresses[usize::from(index)];
+    let port = listen_for_nodes(index, addresses)
+        .map_err(|error| not_bound("the node, for other nodes over TCP,", own, &error))?;
+    Ok(Some(port))
+}
+
 /// A node: socket, shim, engine.
 pub struct NodePart {
     /// The node.
@@ -195,12 +210,14 @@ impl NodePart {
         let shim = shim.with_context(|| format!("node {index}"))?;
         let port = connect(Peer::Node(index), node.metrics, config.controller.listen)?;
         let links = NodeLinks::Udp(Box::new(link));
+        let others = links_to_others(config, index)?;
         let mut threads = Threads::default();
         let thread = NodeThread {
             shim,
             engine,
             engine_clock: storage.clock,
             links,
+            others,
             port,
             clock,
             capacity_ops,

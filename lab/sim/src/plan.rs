@@ -439,6 +439,7 @@ impl Plan {
         Rack {
             scheme: self.scheme,
             nodes: topology.nodes,
+            replicas: topology.replicas,
             chains: topology.chains,
             layers: topology.layers,
             partitions: topology.partitions,

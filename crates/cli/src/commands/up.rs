@@ -13,7 +13,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchback_core::topology::CHAINS_MAX;
 use switchback_rack::config::{
-    ConsoleAccess, Durability, Gateway, LinkKind, NODES_MAX, Overrides, RECORDS_MAX, SyncChoice,
+    ConsoleAccess, Durability, Gateway, LinkKind, NODES_MAX, Overrides, RECORDS_MAX,
+    REPLICATION_MAX, SyncChoice,
 };
 use switchback_terminal::scheme_parser;
 use switchback_wire::{LAYERS_MAX, Scheme};
@@ -54,6 +55,14 @@ pub(crate) struct UpArgs {
         value_parser = clap::value_parser!(u16).range(1..=i64::from(NODES_MAX))
     )]
     nodes: Option<u16>,
+
+    /// Nodes that have each record; those of one process share its machine.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u16).range(1..=i64::from(REPLICATION_MAX))
+    )]
+    replication: Option<u16>,
 
     /// Switches that serve at a time, each its own keys; fixed once there is data.
     #[arg(
@@ -144,6 +153,7 @@ impl UpArgs {
             workers: self.workers,
             chains: self.chains,
             layers: self.layers,
+            replication: self.replication,
         }
     }
 }

@@ -10,7 +10,7 @@ use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map, Partition, View};
+use switchback_wire::{EPOCH_MAX, HashKey, KeyHash, LAYERS_MAX, Map, Partition, Scheme, View};
 
 /// Generations are reserved durably in steps of this many.
 const GENERATIONS_RESERVED: u32 = 1024;
@@ -30,6 +30,34 @@ pub struct Files {
     pub snapshots: BTreeMap<ChainId, Vec<u8>>,
 }
 
+/// What of a rack its directory has to agree with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RackShape {
+    /// What the cache does.
+    pub scheme: Scheme,
+    /// How many nodes there are.
+    pub nodes: usize,
+    /// How many of them are to have each partition.
+    pub replicas: usize,
+    /// How many partitions there are.
+    pub partitions: usize,
+    /// How many chains of switches there are.
+    pub chains: u16,
+}
+
+impl RackShape {
+    fn of(config: &ControllerConfig) -> RackShape {
+        let replicas = config.map.partitions().iter().map(|it| it.replicas.len());
+        RackShape {
+            scheme: config.scheme,
+            nodes: config.nodes.len(),
+            replicas: replicas.max().unwrap_or(1),
+            partitions: config.map.partitions().len(),
+            chains: config.chains,
+        }
+    }
+}
+
 impl Files {
     /// The last complete snapshot of each chain; an empty one if there is none.
     ///
@@ -44,16 +72,12 @@ impl Files {
         Ok(snapshots)
     }
 
-    /// The directory of a rack with this many nodes, partitions and chains of switches.
+    /// The directory of a rack of this shape.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with others.
-    fn read_directory(
-        &self,
-        nodes: usize,
-        partitions: usize,
-        chains: u16,
-    ) -> Result<Option<DirectoryFile>, EngineError> {
+    /// A damaged file, or one of another rack.
+    fn read_directory(&self, shape: &RackShape) -> Result<Option<DirectoryFile>, EngineError> {
+        let RackShape { scheme, nodes, replicas, partitions, chains } = *shape;
         let file = decode::<DirectoryFile>(self.directory.as_deref(), "directory")?;
         let Some(file) = file else { return Ok(None) };
         if !file.is_plausible() {
@@ -94,20 +118,31 @@ impl Files {
                 format!("say chains = {was} under [topology]"),
             ));
         }
+        let was = file.map.partitions().iter().map(|it| it.replicas.len()).max().unwrap_or(1);
+        if was > replicas {
+            return Err(other(
+                was,
+                "replicas of each partition",
+                replicas,
+                format!("say replication = {was} under [rack], for it can be raised only"),
+            ));
+        }
+        if file.is_replicated() && scheme.has_copies() {
+            let why = format!(
+                "partitions of this rack have, or had, several replicas, which scheme = \
+                 \"{scheme}\" can't have: say another one under [rack]"
+            );
+            return Err(EngineError::OtherRack(why));
+        }
         Ok(Some(file))
     }
 
-    /// Whether a rack with this many nodes, partitions and chains of switches has this directory.
+    /// Whether a rack of this shape has this directory.
     ///
     /// # Errors
-    /// A damaged file, or one of a rack with others.
-    pub(super) fn check_directory(
-        &self,
-        nodes: usize,
-        partitions: usize,
-        chains: u16,
-    ) -> Result<(), EngineError> {
-        self.read_directory(nodes, partitions, chains).map(|_| ())
+    /// A damaged file, or one of another rack.
+    pub(super) fn check_directory(&self, shape: &RackShape) -> Result<(), EngineError> {
+        self.read_directory(shape).map(|_| ())
     }
 }
 
@@ -185,6 +220,11 @@ impl From<DirectoryWithoutJoins> for DirectoryFile {
 }
 
 impl DirectoryFile {
+    /// Whether partitions have, or had, several replicas.
+    fn is_replicated(&self) -> bool {
+        self.map.partitions().iter().any(|it| it.view > 0 || it.replicas.len() > 1)
+    }
+
     /// Whether a controller may have come to its numbers, so that there is one after each.
     fn is_plausible(&self) -> bool {
         (1..=CHAINS_MAX).contains(&self.chains.chains())
@@ -452,8 +492,9 @@ impl Directory {
         random: &mut Pcg32,
         outbox: &mut Outbox,
     ) -> Result<Directory, EngineError> {
-        let (nodes, partitions) = (config.nodes.len(), config.map.partitions().len());
-        let found = files.read_directory(nodes, partitions, config.chains)?;
+        let shape = RackShape::of(config);
+        assert!(shape.replicas == 1 || !config.scheme.has_copies(), "it has copies in switches");
+        let found = files.read_directory(&shape)?;
         let mut file = found.unwrap_or_else(|| DirectoryFile {
             chains: ByChain::new(config.chains, |_| ChainEntry::default()),
             generation_reserved: 0,
@@ -468,19 +509,13 @@ impl Directory {
         assert!(file.is_plausible(), "partitions of chains that there are");
         file.starts += 1;
         let (served, holders) = (ChainMap::from(&file.map), holders(&file));
-        let is_replicated =
-            file.map.partitions().iter().any(|it| it.view > 0 || it.replicas.len() > 1);
-        assert!(
-            !is_replicated || !config.scheme.has_copies(),
-            "copies of one node's records are known to that node"
-        );
-        let replicas = config.map.partitions().iter().map(|it| it.replicas.len());
+        let is_replicated = shape.replicas > 1 || file.is_replicated();
         let mut directory = Directory {
             file,
             served,
             holders,
             is_replicated,
-            replication: replicas.max().unwrap_or(1),
+            replication: shape.replicas,
             joins_store: 0,
             generation: 0,
             last_store: 0,
@@ -1027,7 +1062,9 @@ mod tests {
         let mut file = directory();
         change(&mut file);
         let files = Files { directory: Some(encode(&file)), ..Files::default() };
-        files.check_directory(1, 1, 1)
+        let scheme = Scheme::FarReach;
+        let shape = RackShape { scheme, nodes: 1, replicas: 1, partitions: 1, chains: 1 };
+        files.check_directory(&shape)
     }
 
     fn with_chain(map: &Map, chain: u16) -> Map {

@@ -23,7 +23,7 @@ mod topology;
 pub use backup::{BackupStage, BackupStatus};
 pub use chain::{ControlCost, Declined, Spent};
 pub use config::{ControlBudget, ControllerConfig, OnLoss, Preserve};
-pub use directory::Files;
+pub use directory::{Files, RackShape};
 pub use outbox::{BackupFile, BackupPart, Store, StoreFile, Stored, merge_stores};
 pub use service::ServiceRefusal;
 pub use status::{
@@ -112,25 +112,20 @@ impl Context<'_> {
 }
 
 impl Controller {
-    /// Whether a controller with this many nodes, partitions and chains would accept these files.
-    /// Asked before anything of a node is made.
+    /// Whether the controller of a rack of this shape would accept these files. Asked before
+    /// anything of a node is made.
     ///
     /// # Errors
     /// Those of [`Controller::new`].
-    pub fn check(
-        files: &Files,
-        nodes: usize,
-        partitions: usize,
-        chains: u16,
-    ) -> Result<(), EngineError> {
-        files.check_directory(nodes, partitions, chains)
+    pub fn check(files: &Files, shape: &RackShape) -> Result<(), EngineError> {
+        files.check_directory(shape)
     }
 
     /// A controller over its files; without any, of a new rack. `seed` makes the rack's hash key
     /// and feeds sampling.
     ///
     /// # Errors
-    /// Files that are damaged, or of a rack with other nodes, partitions or chains.
+    /// Files that are damaged, or of a rack of another shape.
     pub fn new(
         config: ControllerConfig,
         mechanisms: Mechanisms,

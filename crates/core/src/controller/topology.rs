@@ -80,17 +80,36 @@ impl Chains {
     }
 }
 
-/// Equal ranges, of which every node gets as many as any other, give or take one, in an order drawn
-/// from `seed`. Chains serve them as [`deal_to_chains`] says.
-pub fn deal_partitions(nodes: u16, chains: u16, partitions: u32, seed: u64) -> Map {
-    assert!(nodes > 0 && partitions >= u32::from(nodes));
+/// Equal ranges, of which every node is the head of as many as any other, give or take one, in an
+/// order drawn from `seed`; their other replicas are at the nodes that have the fewest by then.
+/// Chains serve them as [`deal_to_chains`] says.
+///
+/// # Panics
+/// Without nodes, with more of them than partitions, or fewer of them than `replicas`.
+pub fn deal_partitions(
+    (nodes, replicas): (u16, u16),
+    chains: u16,
+    partitions: u32,
+    seed: u64,
+) -> Map {
+    assert!(nodes > 0 && partitions >= u32::from(nodes) && (1..=nodes).contains(&replicas));
     let mut random = Pcg32::seed_from_u64(seed ^ 0x7061_7274);
     let first = random.random_range(0..nodes);
     let mut heads: Vec<u16> =
         (0..partitions).map(|p| ((p + u32::from(first)) % u32::from(nodes)) as u16).collect();
     heads.shuffle(&mut random);
-    let map = Map::equal(heads.into_iter().map(|node| vec![node]).collect());
-    deal_to_chains(&map, chains)
+    let mut all: Vec<_> = heads.into_iter().map(|node| vec![node]).collect();
+    let mut counts = vec![partitions / u32::from(nodes); usize::from(nodes)];
+    for _ in 1..replicas {
+        for of_partition in &mut all {
+            let others = (0..nodes).filter(|node| !of_partition.contains(node));
+            let fewest = others.map(|node| (counts[usize::from(node)], random.random(), node));
+            let (_, _, node): (u32, u32, u16) = fewest.min().expect("more nodes than replicas");
+            counts[usize::from(node)] += 1;
+            of_partition.push(node);
+        }
+    }
+    deal_to_chains(&Map::equal(all), chains)
 }
 
 /// The same partitions, of which every chain serves as many, give or take one, that follow each
@@ -109,25 +128,49 @@ pub fn deal_to_chains(map: &Map, chains: u16) -> Map {
 mod tests {
     use super::*;
 
+    /// Every node is a replica of as many partitions as any other, give or take one in a hundred,
+    /// and those of one node are shared by all others: its repair takes work of each.
+    #[test]
+    fn replicas_are_dealt_out_evenly() {
+        for (nodes, replicas) in [(2, 2), (3, 2), (4, 3), (16, 3)] {
+            let map = deal_partitions((nodes, replicas), 1, 256, 7);
+            let mut counts = vec![0; usize::from(nodes)];
+            let mut with_first = vec![0; usize::from(nodes)];
+            for it in map.partitions() {
+                let mut distinct = it.replicas.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                assert_eq!((distinct.len(), it.replicas.len()), (replicas.into(), replicas.into()));
+                it.replicas.iter().for_each(|node| counts[usize::from(*node)] += 1);
+                if it.replicas.contains(&0) {
+                    it.replicas.iter().for_each(|node| with_first[usize::from(*node)] += 1);
+                }
+            }
+            let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+            assert!(most - least <= 2, "{counts:?}");
+            assert!(with_first.iter().all(|shared| *shared > 0), "{with_first:?}");
+        }
+    }
+
     #[test]
     fn partitions_are_dealt_out_evenly() {
         for nodes in [1, 3, 4, 16] {
-            let map = deal_partitions(nodes, 1, 256, 7);
+            let map = deal_partitions((nodes, 1), 1, 256, 7);
             let heads: Vec<u16> =
                 map.partitions().iter().map(|partition| partition.head()).collect();
             let counts: Vec<_> =
                 (0..nodes).map(|node| heads.iter().filter(|head| **head == node).count()).collect();
             assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{counts:?}");
         }
-        assert_eq!(deal_partitions(4, 1, 256, 7), deal_partitions(4, 1, 256, 7));
-        assert_ne!(deal_partitions(4, 1, 256, 7), deal_partitions(4, 1, 256, 8));
+        assert_eq!(deal_partitions((4, 1), 1, 256, 7), deal_partitions((4, 1), 1, 256, 7));
+        assert_ne!(deal_partitions((4, 1), 1, 256, 7), deal_partitions((4, 1), 1, 256, 8));
     }
     #[test]
     fn every_chain_serves_as_many_partitions_of_all_nodes() {
-        let map = deal_partitions(4, 3, 256, 7);
+        let map = deal_partitions((4, 1), 3, 256, 7);
         assert_eq!(
             map.partitions().iter().map(Partition::head).collect::<Vec<_>>(),
-            deal_partitions(4, 1, 256, 7)
+            deal_partitions((4, 1), 1, 256, 7)
                 .partitions()
                 .iter()
                 .map(Partition::head)

@@ -5,11 +5,11 @@ use switchback_core::control::{
     BATCH_MAX, Command, Inspected, Message, Offer, Peer, SwitchCommand, SwitchReport, SwitchResult,
 };
 use switchback_core::controller::{
-    Controller, ControllerConfig, Files, Inspection, Store, StoreFile,
+    Controller, ControllerConfig, Files, Inspection, RackShape, Store, StoreFile, deal_partitions,
 };
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::storage::OfferId;
-use switchback_wire::{Address, KeyHash, Map};
+use switchback_wire::{Address, KeyHash, Scheme};
 
 /// Fails if the end of one drain ends another: a rack that shuts down would wait for ever for a
 /// cache that fills again.
@@ -172,38 +172,54 @@ fn a_key_has_an_age_unless_it_was_cached_before_the_controller_started() {
 /// them.
 #[test]
 fn the_shape_of_a_rack_is_that_of_its_first_start() {
-    let config = |nodes: u16, partitions: usize| ControllerConfig {
+    let config = |nodes: u16, replicas: u16, partitions: usize| ControllerConfig {
         nodes: (0..nodes).map(|node| Address::in_memory(3, node)).collect(),
-        map: Map::equal((0..partitions).map(|partition| vec![partition as u16 % nodes]).collect()),
+        map: deal_partitions((nodes, replicas), 1, partitions as u32, 7),
         ..ControllerConfig::default()
     };
-    let chains = 1;
+    let (scheme, chains) = (ControllerConfig::default().scheme, 1);
     let open = |config, files: &Files| Controller::new(config, Mechanisms::ALL, files, 1, NOW);
-    let mut controller = open(config(2, 256), &Files::default()).unwrap();
+    let mut controller = open(config(2, 2, 256), &Files::default()).unwrap();
     let Some(Store { file: StoreFile::Directory, bytes, .. }) = controller.poll_op() else {
         panic!("no directory")
     };
     let files = Files { directory: Some(bytes), ..Files::default() };
-    assert!(open(config(2, 256), &files).is_ok());
-    for (nodes, partitions, expected) in [
+    assert!(open(config(2, 2, 256), &files).is_ok());
+    for (nodes, replicas, partitions, expected) in [
         (
             4,
+            2,
             256,
             "made with 2 nodes and can't be opened with 4: say --nodes 2, or count = 2 under [nodes]",
         ),
         (
+            2,
             2,
             512,
             "made with 256 partitions and can't be opened with 512: say partitions = 256 under [rack]",
         ),
         (
             2,
+            1,
+            256,
+            "made with 2 replicas of each partition and can't be opened with 1: say replication = 2 under [rack]",
+        ),
+        (
+            2,
+            2,
             128,
             "made with 256 partitions and can't be opened with 128: say partitions = 256 under [rack]",
         ),
     ] {
-        let error = open(config(nodes, partitions), &files).unwrap_err().to_string();
+        let error = open(config(nodes, replicas, partitions), &files).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
-        assert!(Controller::check(&files, nodes.into(), partitions, chains).is_err());
+        let (nodes, replicas) = (nodes.into(), replicas.into());
+        let shape = RackShape { scheme, nodes, replicas, partitions, chains };
+        assert!(Controller::check(&files, &shape).is_err());
     }
+    let (nodes, replicas, partitions) = (2, 2, 256);
+    let scheme = Scheme::DistCache;
+    let shape = RackShape { scheme, nodes, replicas, partitions, chains };
+    let error = Controller::check(&files, &shape).unwrap_err().to_string();
+    assert!(error.contains("which scheme = \"distcache\" can't have"), "{error}");
 }

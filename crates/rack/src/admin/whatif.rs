@@ -88,7 +88,7 @@ impl Owners {
     /// a node a partition. Real ones are drawn at random: this one is always the same.
     fn of_nodes(nodes: usize, partitions: usize) -> Owners {
         let nodes = nodes.clamp(1, partitions) as u16;
-        let map = deal_partitions(nodes, 1, partitions as u32, 0);
+        let map = deal_partitions((nodes, 1), 1, partitions as u32, 0);
         let of = |it: &switchback_wire::Partition| (usize::from(it.replicas[0]), it.start.0);
         let (heads, starts) = map.partitions().iter().map(of).unzip();
         Owners { heads, starts }

@@ -114,6 +114,7 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
         );
         reader.problem_among(&["rack.partitions", "nodes.count", "node[0]"], message);
     }
+    replication(config, reader, overrides);
     chains(config, reader);
     node_flag(nodes, reader, overrides);
     if listed && reader.line_of("nodes.count").is_some() {
@@ -136,6 +137,35 @@ fn counts(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
             gateway.unread_max_mb, gateway.buffers_max_mb
         );
         reader.problem_among(&["gateway.unread_max_mb", "gateway.buffers_max_mb"], message);
+    }
+}
+
+/// Each replica of a partition is at another node, and a copy in a spine would have to be told of
+/// writes by all of them.
+fn replication(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrides) {
+    let (replication, nodes) = (config.rack.replication, config.nodes.len());
+    let name = match overrides.replication {
+        Some(_) => "--replication",
+        None => "[rack] replication =",
+    };
+    let message = if usize::from(replication) > nodes {
+        format!(
+            "{name} {replication} needs as many nodes, each of which has a replica, and there {} \
+             {nodes}; add nodes, or make it at most {nodes}",
+            if nodes == 1 { "is" } else { "are" }
+        )
+    } else if replication > 1 && config.rack.scheme.has_copies() {
+        let scheme = config.rack.scheme;
+        format!(
+            "{name} {replication} and scheme \"{scheme}\" don't go together: its nodes tell copies \
+             in switches of writes, which replicas don't yet; another scheme, or replication 1"
+        )
+    } else {
+        return;
+    };
+    match overrides.replication {
+        Some(_) => reader.problem(None, message),
+        None => reader.problem_among(&["rack.replication", "rack.scheme"], message),
     }
 }
 

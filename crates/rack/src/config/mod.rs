@@ -18,7 +18,7 @@ mod types;
 mod tests;
 
 pub use example::EXAMPLE;
-pub use parse::{NODES_MAX, RECORDS_MAX};
+pub use parse::{NODES_MAX, RECORDS_MAX, REPLICATION_MAX};
 pub use problem::{ConfigError, Problem};
 pub use protection::Protection;
 pub use types::{

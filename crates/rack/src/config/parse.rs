@@ -20,6 +20,8 @@ const MB_MAX: u32 = 1 << 20;
 const UNREAD_MB_MAX: u32 = (REPLY_BYTES_MAX >> 20) as u32;
 /// A header has 16 bits for the partition.
 const PARTITIONS_MAX: u32 = 1 << 16;
+/// Replicas of a partition. A node that joins has the fourth place.
+pub const REPLICATION_MAX: u32 = 3;
 /// Of all switches and of the sketch: what one process can hold in memory.
 pub const RECORDS_MAX: u32 = 1 << 24;
 /// Of a rack.
@@ -80,10 +82,12 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
     let data =
         section.path(reader, "data").unwrap_or_else(|| reader.base().join("switchback-data"));
     let metrics = section.address(reader, "metrics").unwrap_or(loopback(9464));
+    let replication = section.small(reader, "replication", 1..=REPLICATION_MAX, 1);
     let rack = Rack {
         name: name.map_or("rack".to_owned(), |(name, _)| name),
         scheme: overrides.scheme.unwrap_or(scheme),
         partitions: section.small(reader, "partitions", 1..=PARTITIONS_MAX, 256),
+        replication: overrides.replication.unwrap_or(replication as u16),
         data: overrides.data.clone().unwrap_or(data),
         metrics: overrides.metrics.unwrap_or(metrics),
         metrics_hosts: hosts(&mut section, reader, "metrics_hosts"),

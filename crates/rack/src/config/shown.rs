@@ -51,6 +51,7 @@ fn rack(rack: &Rack) -> Value {
         "name": rack.name,
         "scheme": rack.scheme.name(),
         "partitions": rack.partitions,
+        "replication": rack.replication,
         "data": path(&rack.data),
         "metrics": rack.metrics.to_string(),
         "metrics_hosts": rack.metrics_hosts,

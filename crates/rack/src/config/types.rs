@@ -158,6 +158,8 @@ pub struct Rack {
     pub scheme: Scheme,
     /// Parts of the hash space, a power of two.
     pub partitions: u32,
+    /// How many nodes have each of them.
+    pub replication: u16,
     /// Where everything is kept that has no directory of its own.
     pub data: PathBuf,
     /// Metrics and administration over HTTP: of the whole embedded rack, or of the controller's
@@ -366,6 +368,7 @@ pub struct Overrides {
     pub workers: Option<u32>,
     pub chains: Option<u16>,
     pub layers: Option<u8>,
+    pub replication: Option<u16>,
 }
 
 impl Cache {

@@ -14,11 +14,16 @@ use switchback_core::node::{NodeStatistics, Shim};
 use switchback_core::storage::{EngineDone, EngineOp};
 use switchback_datapath::Shard;
 use switchback_engine::{Engine, Statistics};
-use switchback_net::{Clock, Delivered, Dice, Mailbox, MemoryFabric, PeerPort, UdpLink, until};
+use switchback_net::{
+    Clock, Delivered, Dice, LinkPort, LinkStatistics, Mailbox, MemoryFabric, PeerPort, UdpLink,
+    until,
+};
 use switchback_wire::{Address, Op, Packet, op_of};
 
 /// Packets taken before the engine is asked: the size of a group commit.
 const GROUP: usize = 256;
+/// Messages of other nodes taken before the engine is asked.
+const LINK_GROUP: usize = 1024;
 
 /// How a node's packets come and go.
 pub enum NodeLinks {
@@ -66,6 +71,7 @@ type Call = Box<dyn FnOnce(&mut dyn Engine) + Send>;
 struct NodeCounters {
     shim: NodeStatistics,
     engine: Statistics,
+    links: LinkStatistics,
     queued: usize,
 }
 
@@ -82,6 +88,11 @@ impl NodeHandle {
     /// The engine's counters.
     pub fn engine(&self) -> Statistics {
         self.shared().engine
+    }
+
+    /// Counters of its links to other nodes.
+    pub fn links(&self) -> LinkStatistics {
+        self.shared().links
     }
 
     /// Packets that wait.
@@ -144,6 +155,8 @@ pub struct NodeThread {
     pub engine_clock: Arc<AtomicU64>,
     /// Its packets.
     pub links: NodeLinks,
+    /// Its links to the other nodes; none where each partition is at one node.
+    pub others: Option<LinkPort>,
     /// Its end of the control channel.
     pub port: PeerPort,
     /// The clock.
@@ -155,6 +168,8 @@ pub struct NodeThread {
 /// The thread's own state beside the node.
 struct Running {
     backlog: VecDeque<Delivered>,
+    /// Whether messages of other nodes may wait.
+    others_wait: bool,
     packet: Packet,
     ops: Vec<EngineOp>,
     done: Vec<EngineDone>,
@@ -173,6 +188,7 @@ impl NodeThread {
         let (sender, calls) = mpsc::channel();
         let running = Running {
             backlog: VecDeque::new(),
+            others_wait: false,
             packet: Packet::new(),
             ops: Vec::new(),
             done: Vec::new(),
@@ -192,6 +208,9 @@ impl NodeThread {
         };
         let (poll, waker) = poll()?;
         self.port.register(&waker);
+        if let Some(others) = &self.others {
+            others.register(&waker);
+        }
         match &mut self.links {
             NodeLinks::Memory { inbox, .. } => inbox.register(&waker),
             NodeLinks::Udp(link) => link.register(poll.registry(), SOCKET)?,
@@ -217,6 +236,7 @@ impl NodeThread {
             if now.is_due(self.shim.poll_timeout()) {
                 self.shim.handle_timeout(now);
             }
+            running.others_wait = self.take_messages(now);
             self.take_packets(now, &mut running);
             self.ask_engine(now, &mut running);
             self.send(now, &mut running);
@@ -239,11 +259,24 @@ impl NodeThread {
         let due =
             until(self.clock.now(), self.shim.poll_timeout()).unwrap_or(Duration::from_millis(20));
         let due = due.min(Duration::from_millis(20));
+        if running.others_wait {
+            return Duration::ZERO;
+        }
         match (&running.capacity, running.backlog.is_empty()) {
             (_, true) => due,
             (Some(_), false) => due.min(Duration::from_millis(1)),
             (None, false) => Duration::ZERO,
         }
+    }
+
+    /// Feeds the shim up to a group of other nodes' messages. Whether more may wait.
+    fn take_messages(&mut self, now: Now) -> bool {
+        let Some(others) = &mut self.others else { return false };
+        for _ in 0..LINK_GROUP {
+            let Some((from, message)) = others.receive() else { return false };
+            self.shim.handle_link(now, from, message);
+        }
+        true
     }
 
     /// Feeds the shim up to a group of packets. What remains is taken in the next round, which
@@ -305,6 +338,14 @@ impl NodeThread {
         if let NodeLinks::Udp(link) = &mut self.links {
             link.flush();
         }
+        while let Some((to, message)) = self.shim.poll_link() {
+            if let Some(others) = &mut self.others {
+                others.send(to, message);
+            }
+        }
+        if let Some(others) = &mut self.others {
+            others.flush();
+        }
     }
 
     /// Publishes the counters, a few times a second.
@@ -314,8 +355,12 @@ impl NodeThread {
         }
         running.next_share_us = now.in_us(100_000);
         let engine = self.engine.statistics();
-        let shared =
-            NodeCounters { shim: self.shim.statistics(), engine, queued: running.backlog.len() };
+        let shared = NodeCounters {
+            shim: self.shim.statistics(),
+            engine,
+            links: self.others.as_ref().map(LinkPort::statistics).unwrap_or_default(),
+            queued: running.backlog.len(),
+        };
         *running.shared.lock().unwrap_or_else(PoisonError::into_inner) = shared;
         let (node, failure) = (self.shim.index(), self.shim.failure(now));
         if failure != running.told.as_deref() {

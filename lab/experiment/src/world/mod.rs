@@ -81,6 +81,7 @@ impl Setup {
         Rack {
             scheme: self.scheme,
             nodes: self.servers,
+            replicas: 1,
             chains: self.chains,
             layers: self.layers,
             // At least one for each server.
