@@ -174,6 +174,7 @@ class Shape:
     chains: int = 1
     spares: int = 1
     nodes: int = 2
+    replication: int = 1
 
     def switch_names(self):
         return [f"switch {index}" for index in range(self.layers * (self.chains + self.spares))]
@@ -220,6 +221,7 @@ class Rack:
             file.write(f"""
 [rack]
 scheme = "{shape.scheme}"
+replication = {shape.replication}
 metrics = "{self.metrics}"
 switch_timeout_ms = {switch_timeout_ms}
 snapshot_period_ms = {snapshot_period_ms}
