@@ -52,6 +52,7 @@ impl Controller {
             }
             let may_join = |node: &u16| {
                 self.members.is_node_living(now, *node)
+                    && !self.members.is_node_failing(*node)
                     && !it.replicas.contains(node)
                     && loads[usize::from(*node)].1 < JOINS_MAX
             };

@@ -10,6 +10,9 @@ use switchback_wire::Address;
 
 /// A node that was silent for this long is taken for dead.
 const NODE_SILENT_US: u64 = 1_000_000;
+/// A node whose storage has refused operations for this long is of no use to others. It says that
+/// for a while after the last refusal, so one alone isn't enough.
+const NODE_FAILING_US: u64 = 15_000_000;
 
 /// What a switch said in its last hello.
 #[derive(Clone, Debug)]
@@ -64,6 +67,10 @@ impl Switch {
 struct Node {
     hello: NodeHello,
     heard_us: u64,
+    /// Since when its storage has refused operations.
+    failing_since_us: Option<u64>,
+    /// It counts as dead when it says nothing until then, since its connection broke.
+    lost_at_us: Option<u64>,
     /// Why it did not do what it was told.
     refusal: Option<String>,
 }
@@ -103,7 +110,8 @@ impl Membership {
         let node = |address: &Address| {
             let chains = ByChain::default();
             let hello = NodeHello { boot: 0, address: *address, chains, failure: None };
-            Node { hello, heard_us: 0, refusal: None }
+            let (failing_since_us, lost_at_us, refusal) = Default::default();
+            Node { hello, heard_us: 0, failing_since_us, lost_at_us, refusal }
         };
         Membership {
             switches: BTreeMap::new(),
@@ -125,8 +133,33 @@ impl Membership {
 
     /// When a node counts as dead if it says nothing until then.
     pub(super) fn node_dead_at_us(&self, node: u16) -> u64 {
-        let heard_us = self.nodes[usize::from(node)].heard_us.max(self.listens_since_us);
-        heard_us + self.node_timeout_us
+        let Node { heard_us, lost_at_us, .. } = self.nodes[usize::from(node)];
+        let silent_at_us = heard_us.max(self.listens_since_us) + self.node_timeout_us;
+        lost_at_us.map_or(silent_at_us, |lost_at_us| lost_at_us.min(silent_at_us))
+    }
+
+    /// When a node is of no use any more, if its storage goes on failing.
+    pub(super) fn node_useless_at_us(&self, node: u16) -> Option<u64> {
+        let since_us = self.nodes[usize::from(node)].failing_since_us?;
+        Some(since_us + NODE_FAILING_US)
+    }
+
+    /// Whether a node's storage has failed for so long that it is of no use.
+    pub(super) fn is_node_useless(&self, now: Now, node: u16) -> bool {
+        self.node_useless_at_us(node).is_some_and(|at_us| now.monotonic_us >= at_us)
+    }
+
+    /// Whether a node's storage has lately refused operations.
+    pub(super) fn is_node_failing(&self, node: u16) -> bool {
+        self.nodes[usize::from(node)].failing_since_us.is_some()
+    }
+
+    /// The connection to a node broke: it lives for a shorter while.
+    pub(super) fn node_is_lost(&mut self, now: Now, node: u16) {
+        let lost_at_us = now.in_us(self.switch_lost_us);
+        if let Some(state) = self.nodes.get_mut(usize::from(node)) {
+            state.lost_at_us.get_or_insert(lost_at_us);
+        }
     }
 
     /// Whether a node has said lately that it lives, and with what it had: what goes on without
@@ -230,7 +263,11 @@ impl Membership {
         let state = &mut self.nodes[usize::from(node)];
         let restarted = state.hello.boot != hello.boot;
         let moved = state.hello.address != hello.address;
-        (state.hello, state.heard_us) = (hello, now.monotonic_us);
+        match hello.failure {
+            Some(_) => _ = state.failing_since_us.get_or_insert(now.monotonic_us),
+            None => state.failing_since_us = None,
+        }
+        (state.hello, state.heard_us, state.lost_at_us) = (hello, now.monotonic_us, None);
         NodeChange { restarted, moved }
     }
 

@@ -206,27 +206,35 @@ impl Controller {
             return None;
         }
         let nodes = (0..self.members.nodes()).filter(|node| self.directory.may_lose(*node));
-        let dead_at_us = nodes.map(|node| self.members.node_dead_at_us(node));
+        let dead_at_us = nodes.flat_map(|node| {
+            let dead_at_us = self.members.node_dead_at_us(node);
+            [Some(dead_at_us), self.members.node_useless_at_us(node)].into_iter().flatten()
+        });
         dead_at_us.filter(|at_us| *at_us > self.awake_us).min()
     }
 
-    /// Partitions go on without nodes that are dead, if they have another replica.
+    /// Partitions go on without nodes that are dead, or of no use, if they have another replica.
     fn lose_dead_nodes(&mut self, now: Now) {
         if !self.directory.is_replicated() {
             return;
         }
         for node in 0..self.members.nodes() {
-            let is_dead = |node: u16| self.members.is_node_dead(now, node);
-            if !is_dead(node) || !self.directory.may_lose(node) {
-                continue;
+            let members = &self.members;
+            let is_gone = members.is_node_dead(now, node) || members.is_node_useless(now, node);
+            if is_gone && self.directory.may_lose(node) {
+                self.leave_out(now, node);
             }
-            self.leave_out(now, node);
         }
     }
 
-    /// Partitions go on without a node, if they have another member that lives.
+    /// Partitions go on without a node, if they have another member that lives; without one whose
+    /// storage fails, if that of the other one doesn't.
     fn leave_out(&mut self, now: Now, node: u16) {
-        let lives = |node: u16, chain| self.members.is_node_sound(now, node, chain);
+        let members = &self.members;
+        let may_fail = members.is_node_dead(now, node) || !members.is_node_failing(node);
+        let lives = |node: u16, chain| {
+            members.is_node_sound(now, node, chain) && (may_fail || !members.is_node_failing(node))
+        };
         let goes_on = !self.mechanisms.join_of_source();
         let changed = self.directory.remove_node(&mut self.outbox, node, lives, goes_on);
         let (chains, mut cx) = self.split(now);
@@ -261,10 +269,12 @@ impl Controller {
         self.go_on(now);
     }
 
-    /// A peer's connection broke. A switch that doesn't come back soon counts as dead.
+    /// A peer's connection broke. A switch or node that doesn't come back soon counts as dead.
     pub fn handle_lost(&mut self, now: Now, peer: Peer) {
-        if let Peer::Switch(switch) = peer {
-            self.members.switch_is_lost(now, switch);
+        match peer {
+            Peer::Switch(switch) => self.members.switch_is_lost(now, switch),
+            Peer::Node(node) => self.members.node_is_lost(now, node),
+            Peer::Controller | Peer::Client(_) => {}
         }
     }
 

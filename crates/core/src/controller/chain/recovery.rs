@@ -609,7 +609,10 @@ impl Chain {
             return;
         }
         if standing.epoch < cx.directory.epoch(self.id) {
-            self.send_epoch(cx, node);
+            // With it come the newest views, by which the switches have to route first.
+            if self.may_change_views() {
+                self.send_epoch(cx, node);
+            }
         } else if standing.held && standing.epoch == cx.directory.epoch(self.id) {
             self.release_node(cx, node);
         }

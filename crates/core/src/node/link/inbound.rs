@@ -159,7 +159,11 @@ impl Inbound {
 
     /// The effect of a frame is stored.
     pub(in crate::node) fn stored(&mut self, number: u64) {
-        if let Some(arrived) = self.queue.iter_mut().find(|arrived| arrived.number == number) {
+        // They have numbers without gaps.
+        let first = self.queue.front().map_or(0, |arrived| arrived.number);
+        let place = number.checked_sub(first).and_then(|place| usize::try_from(place).ok());
+        let arrived = place.and_then(|place| self.queue.get_mut(place));
+        if let Some(arrived) = arrived.filter(|arrived| arrived.number == number) {
             arrived.is_stored = true;
         }
     }

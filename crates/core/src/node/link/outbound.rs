@@ -16,6 +16,12 @@ const JOINER_FRAMES_MAX: usize = 2048;
 const JOINER_BYTES_MAX: usize = 16 << 20;
 /// Keys that may be unconfirmed at a node that joins: beyond that the join is given up.
 const JOINER_KEYS_MAX: usize = 1 << 18;
+/// Earlier lives of the node behind that are remembered.
+const LIVES_MAX: usize = 16;
+/// Frames and bytes that a partition may always have under way while what is unconfirmed is sent,
+/// however many other partitions have: a node that waits for another one must not let a third wait.
+const RESENT_FRAMES_MAX: usize = 64;
+const RESENT_BYTES_MAX: usize = 1 << 20;
 /// The frame of something that is sent with the next FLUSH.
 const WITH_FLUSH: u64 = u64::MAX;
 
@@ -67,6 +73,8 @@ pub(in crate::node) struct Outbound {
     probe: Option<u64>,
     /// The last round that was begun: none is begun twice.
     begun: u64,
+    /// Earlier lives of the node behind, of whose rounds none is begun any more.
+    lives: VecDeque<u64>,
 }
 
 impl Outbound {
@@ -87,6 +95,7 @@ impl Outbound {
             has_moved: false,
             probe: None,
             begun: 0,
+            lives: VecDeque::new(),
         }
     }
 
@@ -96,6 +105,23 @@ impl Outbound {
             (self.term, self.next, self.is_flushed) = (term, next, false);
             self.stop();
         }
+    }
+
+    /// Whether a round is of the current life of the node behind, or of a new one, as far as that
+    /// is known. Notes the life.
+    fn is_of_this_life(&mut self, round: u64) -> bool {
+        let (life, last) = (round >> 32, self.begun >> 32);
+        if life == last {
+            return round > self.begun;
+        }
+        if self.lives.contains(&life) {
+            return false;
+        }
+        if self.lives.len() == LIVES_MAX {
+            self.lives.pop_front();
+        }
+        self.lives.push_back(last);
+        true
     }
 
     /// The round has ended.
@@ -143,6 +169,11 @@ impl Outbound {
     /// Whether too many keys are unconfirmed for a join to go on.
     pub(in crate::node) fn is_too_far(&self) -> bool {
         self.joins && self.unconfirmed.len() > JOINER_KEYS_MAX
+    }
+
+    /// Whether more of what is unconfirmed may be sent, even if the node has no room.
+    pub(in crate::node) fn may_resend(&self) -> bool {
+        self.under_way.len() < RESENT_FRAMES_MAX && self.bytes < RESENT_BYTES_MAX
     }
 
     /// The last frame of the round, and the round; `None` while there is none.
@@ -241,7 +272,7 @@ impl Outbound {
     /// The replica behind has begun a round. Whether it is a new one.
     pub(in crate::node) fn begin(&mut self, round: u64, resends: bool) -> bool {
         // They rise within a life of the node behind.
-        if round >> 32 == self.begun >> 32 && round <= self.begun {
+        if !self.is_of_this_life(round) {
             return false;
         }
         self.begun = round;
@@ -335,7 +366,7 @@ impl Outbound {
         let (Term { epoch, view }, boot, number) = (self.term, self.boot, self.number);
         let frame = Frame { partition, epoch, view, boot, round, number, effect, answer, is_flush };
         if let Some(effect) = &frame.effect {
-            self.unconfirmed.sent(&effect.hash, number);
+            self.unconfirmed.sent(&effect.hash, number, &effect.completions);
         }
         self.bytes += frame.bytes();
         self.under_way.push_back((number, frame.bytes()));

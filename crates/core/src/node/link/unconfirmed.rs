@@ -1,14 +1,22 @@
 //! Which keys are unconfirmed, and with which frame they are confirmed.
 
-use crate::storage::Lanes;
+use crate::storage::{LaneCompletion, Lanes};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use switchback_wire::KeyHash;
+
+/// A lane's completion.
+#[derive(Clone, Copy, Debug, Default)]
+struct Completed {
+    request: u64,
+    /// The frame of the round that brings it.
+    number: Option<u64>,
+}
 
 #[derive(Debug, Default)]
 struct Entry {
     key: Vec<u8>,
-    /// Lanes with a completion that is unconfirmed, of writes to the key, and the requests.
-    lanes: BTreeMap<u32, u64>,
+    /// Lanes with a completion that is unconfirmed, of writes to the key.
+    lanes: BTreeMap<u32, Completed>,
     /// Operations of the engine that change the key, and aren't done.
     under_way: u32,
     /// The last frame of the round that brings the key.
@@ -19,7 +27,7 @@ struct Entry {
 
 impl Entry {
     fn lanes(&self) -> Lanes {
-        self.lanes.iter().map(|(lane, request)| (*lane, *request)).collect()
+        self.lanes.iter().map(|(lane, completed)| (*lane, completed.request)).collect()
     }
 }
 
@@ -58,7 +66,9 @@ impl Unconfirmed {
         }
         for (lane, request) in lanes {
             let noted = entry.lanes.entry(lane).or_default();
-            *noted = request.max(*noted);
+            if noted.request < request {
+                *noted = Completed { request, number: None };
+            }
         }
         entry.under_way += 1;
         entry.lanes()
@@ -66,7 +76,8 @@ impl Unconfirmed {
 
     /// A key was noted before the node restarted.
     pub(super) fn restore(&mut self, hash: KeyHash, key: Vec<u8>, lanes: Lanes) {
-        let lanes = lanes.into_iter().collect();
+        let restored = |(lane, request)| (lane, Completed { request, number: None });
+        let lanes = lanes.into_iter().map(restored).collect();
         self.keys.insert(hash, Entry { key, lanes, ..Entry::default() });
     }
 
@@ -93,10 +104,16 @@ impl Unconfirmed {
         self.keys.remove_entry(hash).map(|(hash, entry)| (hash, entry.key))
     }
 
-    /// This frame brings what has changed of a key.
-    pub(super) fn sent(&mut self, hash: &KeyHash, number: u64) {
+    /// This frame brings what has changed of a key, and these completions.
+    pub(super) fn sent(&mut self, hash: &KeyHash, number: u64, completions: &[LaneCompletion]) {
         if let Some(entry) = self.keys.get_mut(hash) {
             (entry.number, entry.has_changed) = (Some(number), false);
+            for done in completions {
+                let noted = entry.lanes.get_mut(&done.lane);
+                if let Some(noted) = noted.filter(|noted| noted.request == done.request) {
+                    noted.number = Some(number);
+                }
+            }
             self.sent.push_back((number, *hash));
         }
     }
@@ -122,7 +139,10 @@ impl Unconfirmed {
         self.sent.clear();
         self.to_send.clear();
         self.reading.clear();
-        self.keys.values_mut().for_each(|entry| entry.number = None);
+        for entry in self.keys.values_mut() {
+            entry.number = None;
+            entry.lanes.values_mut().for_each(|completed| completed.number = None);
+        }
     }
 
     /// A key has to be sent in this round, whatever was sent of it before.
@@ -167,7 +187,7 @@ impl Unconfirmed {
 
     /// All lanes that are unconfirmed with any key.
     pub(super) fn all_lanes(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.keys.values().flat_map(|entry| &entry.lanes).map(|(lane, request)| (*lane, *request))
+        self.keys.values().flat_map(Entry::lanes)
     }
 
     /// The tail has everything up to this frame: the keys that are confirmed by that.
@@ -178,6 +198,12 @@ impl Unconfirmed {
             && sent <= number
         {
             self.sent.pop_front();
+            if let Some(entry) = self.keys.get_mut(&hash) {
+                // A key that changes all the time has few lanes all the same.
+                let is_there =
+                    |completed: &Completed| completed.number.is_some_and(|it| it <= sent);
+                entry.lanes.retain(|_, completed| !is_there(completed));
+            }
             confirmed.extend(self.take_if_confirmed(&hash));
         }
         confirmed
@@ -192,6 +218,7 @@ impl Unconfirmed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switchback_wire::Seq;
 
     const HASH: KeyHash = KeyHash([1; 16]);
 
@@ -208,14 +235,14 @@ mod tests {
             (vec![(1, 7)], vec![(1, 7), (2, 7)])
         );
         assert_eq!(unconfirmed.done(&HASH, true), None, "a frame is to bring it");
-        unconfirmed.sent(&HASH, 1);
+        unconfirmed.sent(&HASH, 1, &[]);
         assert_eq!(unconfirmed.confirm(1), [], "another change is under way");
         let confirmed = unconfirmed.done(&HASH, false);
         assert_eq!(confirmed, Some((HASH, b"key".to_vec())), "it changed nothing");
         assert!(!unconfirmed.has(&HASH));
         noted(&mut unconfirmed, 1);
         assert_eq!(unconfirmed.done(&HASH, true), None);
-        unconfirmed.sent(&HASH, 2);
+        unconfirmed.sent(&HASH, 2, &[]);
         assert_eq!(unconfirmed.confirm(1), []);
         assert_eq!(unconfirmed.confirm(2), [(HASH, b"key".to_vec())]);
     }
@@ -230,14 +257,31 @@ mod tests {
         assert!(!unconfirmed.is_all_sent() && unconfirmed.reading() == 1);
         noted(&mut unconfirmed, 3);
         assert_eq!(unconfirmed.done(&HASH, false), None, "it is being read, and was never sent");
-        unconfirmed.sent(&HASH, 9);
+        unconfirmed.sent(&HASH, 9, &[]);
         assert!(!unconfirmed.is_all_sent(), "that isn't all of it");
         assert_eq!(unconfirmed.confirm(9), []);
         unconfirmed.is_read(&HASH);
-        unconfirmed.sent(&HASH, 10);
+        unconfirmed.sent(&HASH, 10, &[]);
         assert!(unconfirmed.is_all_sent());
         unconfirmed.begin(true);
         assert_eq!((unconfirmed.confirm(10), unconfirmed.has(&HASH)), (vec![], true));
         assert_eq!(unconfirmed.lanes(&HASH), [(3, 7)]);
+    }
+
+    /// Fails if the lanes of a key that changes all the time, and so is never confirmed as a whole,
+    /// are written with each change for ever.
+    #[test]
+    fn a_completion_that_the_tail_has_is_noted_no_more() {
+        let mut unconfirmed = Unconfirmed::default();
+        unconfirmed.begin(true);
+        for lane in 1..100 {
+            let completion = LaneCompletion { lane, request: 7, seq: Seq::new(1, 1) };
+            assert!(noted(&mut unconfirmed, lane).len() <= 2, "those of two changes at most");
+            assert_eq!(unconfirmed.done(&HASH, true), None);
+            unconfirmed.sent(&HASH, lane.into(), &[completion]);
+            assert_eq!(unconfirmed.confirm(u64::from(lane) - 1), []);
+        }
+        unconfirmed.begin(true);
+        assert_eq!(unconfirmed.lanes(&HASH), [(99, 7)], "it is sent again in the next round");
     }
 }

@@ -23,7 +23,7 @@ use switchback_wire::{
 };
 use updates::CacheUpdates;
 
-pub(super) use operations::{PassOn, Pending, Request, Write};
+pub(super) use operations::{PassOn, Pending, Request, Resend, Write};
 
 /// Buffers that wait for the next packets.
 const BUFFERS_KEPT: usize = 64;

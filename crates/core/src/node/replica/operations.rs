@@ -6,7 +6,7 @@ use crate::node::copies::Refill;
 use crate::node::decider::Merged;
 use crate::node::join::CopyAt;
 use crate::node::link::{Answer, Awaited, Effect};
-use crate::storage::{EngineOp, KeyRange, Lanes, OfferId, OpId};
+use crate::storage::{EngineOp, KeyRange, Lanes, Mark, OfferId, OpId};
 use crate::topology::ChainId;
 use hashbrown::HashTable;
 use switchback_wire::{Address, Header, KeyHash, Seq};
@@ -37,6 +37,18 @@ pub(in crate::node) struct PassOn {
     pub(in crate::node) awaited: Option<Awaited>,
 }
 
+/// An unconfirmed key that is read to be sent in a round, and what was known of it by then.
+#[derive(Debug)]
+pub(in crate::node) struct Resend {
+    pub(in crate::node) partition: u16,
+    pub(in crate::node) round: u64,
+    pub(in crate::node) hash: KeyHash,
+    pub(in crate::node) key: Vec<u8>,
+    pub(in crate::node) mark: Mark,
+    /// Its offer, and the length of its value, if that isn't known to be at all replicas.
+    pub(in crate::node) offer: Option<(OfferId, u32)>,
+}
+
 /// What an engine operation was for.
 #[derive(Debug)]
 pub(in crate::node) enum Pending {
@@ -59,7 +71,7 @@ pub(in crate::node) enum Pending {
     /// A frame's effect, or that of one of another round by now.
     Merge { partition: u16, round: u64, number: u64, hash: KeyHash, merged: Box<Merged> },
     /// What is stored of an unconfirmed key, for a round.
-    Resend { partition: u16, round: u64, hash: KeyHash, key: Vec<u8> },
+    Resend(Box<Resend>),
     /// All of a partition is dropped: for a join with this number, or because the node has left it.
     Emptied { partition: u16, join: Option<u32>, range: KeyRange, lanes: Lanes },
     /// How far joins have come: partition, number and place of each.

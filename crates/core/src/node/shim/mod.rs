@@ -409,9 +409,7 @@ impl Shim {
                 let frame = (partition, round, number);
                 self.effect_stored(frame, &hash, &merged, result.is_ok());
             }
-            (Pending::Resend { partition, round, hash, key }, result) => {
-                self.read_for_resend((partition, round), hash, key, result);
-            }
+            (Pending::Resend(resend), result) => self.read_for_resend(*resend, result),
             (Pending::Emptied { partition, join, range, lanes }, result) => {
                 self.emptied(partition, join, range, lanes, result.is_ok());
             }

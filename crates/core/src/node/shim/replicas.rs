@@ -2,9 +2,10 @@
 
 use super::{Served, Shim};
 use crate::node::link::{
-    Answer, Awaited, Effect, Frame, HotHint, Left, LinkMessage, Links, Standing, Taken, Term,
+    Answer, Awaited, Effect, Frame, HotHint, Left, LinkMessage, Links, Outbound, Standing, Taken,
+    Term,
 };
-use crate::node::replica::{PassOn, Pending, Request};
+use crate::node::replica::{PassOn, Pending, Request, Resend};
 use crate::storage::{EngineError, EngineOp, EngineReply, Lanes, Mark, Record, Source};
 use crate::time::Now;
 use crate::topology::ChainId;
@@ -388,11 +389,16 @@ impl Shim {
 
     /// Reads the next unconfirmed keys, or sends FLUSH once there are none.
     pub(super) fn read_to_resend(&mut self, partition: u16) {
-        let lags = |links: &Links| links.outbound(partition).is_some_and(|it| it.lags());
-        while self.links.has_room() && !lags(&self.links) {
+        let may_send = |links: &Links, outbound: &Outbound| {
+            !outbound.lags() && (links.has_room() || outbound.may_resend())
+        };
+        while self.links.outbound(partition).is_some_and(|it| may_send(&self.links, it)) {
             let next = self.links.change(partition, |outbound| outbound.read_next());
             let Some((round, hash, key)) = next.flatten() else { break };
-            let pending = Pending::Resend { partition, round, hash, key: key.clone() };
+            let mark = self.decider.mark_of(&hash);
+            let offer = self.decider.unconfirmed_offer(&hash);
+            let resend = Resend { partition, round, hash, key: key.clone(), mark, offer };
+            let pending = Pending::Resend(Box::new(resend));
             self.replica.submit(pending, |id| EngineOp::Get { id, hash, key });
         }
         let flushed = self.links.change(partition, |outbound| {
@@ -405,14 +411,15 @@ impl Shim {
         }
     }
 
-    /// What is stored of an unconfirmed key, which is sent.
+    /// What is stored of an unconfirmed key, which is sent. Its mark is on the disk by now if it is
+    /// what it was when the key was asked for. Else it may be on its way there, and is sent once it
+    /// has arrived.
     pub(super) fn read_for_resend(
         &mut self,
-        (partition, round): (u16, u64),
-        hash: KeyHash,
-        key: Vec<u8>,
+        resend: Resend,
         result: Result<EngineReply, EngineError>,
     ) {
+        let Resend { partition, round, hash, key, mark, offer } = resend;
         let Some(outbound) = self.links.outbound(partition).filter(|it| it.is_in(round)) else {
             return;
         };
@@ -420,12 +427,12 @@ impl Shim {
         match result {
             Ok(EngineReply::Got(record)) => {
                 self.statistics.frames_resent += 1;
-                let mark = Some(self.decider.mark_of(&hash));
+                let mark = Some(mark).filter(|mark| *mark == self.decider.mark_of(&hash));
                 let completions = self.decider.completions_of(&lanes);
                 let effect = Effect { record, mark, completions, ..Effect::of(hash, key) };
                 self.links.change(partition, |outbound| outbound.is_read(&hash));
                 // A key that changes all the time is never confirmed as a whole.
-                let offer = self.decider.unconfirmed_offer(&hash);
+                let offer = offer.filter(|it| Some(*it) == self.decider.unconfirmed_offer(&hash));
                 let is_head = self.links.inbound(partition).is_none();
                 let awaited = offer
                     .filter(|_| is_head && self.links.passes_on(partition))
