@@ -226,7 +226,7 @@ impl Node {
             | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
             | EngineOp::Empty { id, .. }
-            | EngineOp::Settle { id, .. }
+            | EngineOp::Keep { id, .. }
             | EngineOp::FlushSoon { id }
             | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
             EngineOp::Copy { id, .. } => (id, EngineReply::Copied(Vec::new(), None)),

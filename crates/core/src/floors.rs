@@ -107,15 +107,12 @@ impl Floors {
     }
 
     /// From now on the tombstones of a range are kept.
-    pub fn keep(&mut self, range: KeyRange) {
-        if let Err(place) = self.kept.binary_search(&range) {
-            self.kept.insert(place, range);
+    pub fn keep(&mut self, range: KeyRange, keeps: bool) {
+        match (self.kept.binary_search(&range), keeps) {
+            (Err(place), true) => self.kept.insert(place, range),
+            (Ok(place), false) => _ = self.kept.remove(place),
+            _ => {}
         }
-    }
-
-    /// The tombstones of a range may be dropped again.
-    pub fn settle(&mut self, range: KeyRange) {
-        self.kept.retain(|kept| *kept != range);
     }
 
     /// The ranges whose tombstones are kept.

@@ -158,6 +158,8 @@ mechanisms! {
     marks_copied,
     /// A node that joins drops no tombstone (rule R14).
     joiner_keeps_tombstones,
+    /// The source of a join keeps its tombstones, too, until the join is over (R14).
+    source_keeps_tombstones,
     /// A chain's keepers admit an entry before its owner does (rule 21).
     keepers_first,
     /// Keepers forget an entry after its owner, when its node has stored what that held (rule 21).

@@ -266,18 +266,20 @@ pub enum EngineOp {
         id: OpId,
         /// Which keys.
         range: KeyRange,
-        /// Whether the range keeps its tombstones from then on, whatever floors say, until it is
-        /// settled: an older record may still be copied.
+        /// As of [`EngineOp::Keep`]: an older record may still be copied.
         keeps: bool,
         /// Completions that only this node may have had.
         lanes: Lanes,
     },
-    /// A range has been copied whole: its tombstones may be dropped again. Synced.
-    Settle {
+    /// A range keeps its tombstones and expired records from now on, whatever floors say, while it
+    /// is copied; or it has been copied whole, and they may be dropped again. Synced.
+    Keep {
         /// Repeated in the answer.
         id: OpId,
         /// Which keys.
         range: KeyRange,
+        /// Whether it keeps them.
+        keeps: bool,
     },
     /// Reads the records of a range in the order of their hashes, tombstones included.
     Copy {
@@ -363,7 +365,7 @@ pub enum EngineReply {
     /// Of a put: stored, with this [`Record::since`], or not because of what was found.
     Put(Result<Option<Seq>, Newest>),
     /// Of a mark, a merge, a confirmation, a state, floors, a flush, a checkpoint, or a range that
-    /// was emptied or settled.
+    /// was emptied, or keeps its tombstones or not.
     Set,
     /// Of a scan: the keys, and the position to go on from unless all were listed.
     Scanned(Vec<ScannedKey>, Option<u64>),

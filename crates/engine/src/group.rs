@@ -35,8 +35,8 @@ pub(crate) enum Change {
     /// The end of everything in a range, which keeps its tombstones from then on if it says so; and
     /// of the completions of these lanes, already found to be no later.
     Emptied { range: KeyRange, keeps: bool, lanes: Vec<u32> },
-    /// Tombstones of a range may be dropped again.
-    Settled(KeyRange),
+    /// Whether a range keeps its tombstones.
+    Kept { range: KeyRange, keeps: bool },
 }
 
 /// What a read found.
@@ -235,9 +235,9 @@ impl Group {
                 self.finish(store, done);
                 (id, self.empty(store, range, keeps, &lanes))
             }
-            EngineOp::Settle { id, range } => {
+            EngineOp::Keep { id, range, keeps } => {
                 self.is_at_least(Urgency::Must);
-                (id, self.set(Change::Settled(range)))
+                (id, self.set(Change::Kept { range, keeps }))
             }
             EngineOp::Copy { id, range, limit, bytes } => {
                 // As for a scan.

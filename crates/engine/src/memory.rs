@@ -299,8 +299,8 @@ impl Image {
                 self.empty(range, keeps, &lanes);
                 Undo::Nothing
             }
-            Change::Settled(range) => {
-                self.floors.settle(range);
+            Change::Kept { range, keeps } => {
+                self.floors.keep(range, keeps);
                 Undo::Nothing
             }
         }
@@ -312,11 +312,7 @@ impl Image {
         self.marks.retain(|key, _| !range.contains(&key.0));
         self.unconfirmed.retain(|key, _| !range.contains(&key.0));
         self.completions.retain(|lane, _| !lanes.contains(lane));
-        if keeps {
-            self.floors.keep(range);
-        } else {
-            self.floors.settle(range);
-        }
+        self.floors.keep(range, keeps);
     }
 
     fn undo(&mut self, undo: Undo) {

@@ -206,8 +206,38 @@ pub struct RackStatus {
     pub switches: Vec<SwitchStatus>,
     /// Nodes.
     pub nodes: Vec<NodeStatus>,
+    /// How many replicas partitions have; known to the controller.
+    #[serde(default)]
+    pub replication: Option<ReplicationStatus>,
     /// The last recovery, if there was one.
     pub recovery: Option<RecoveryStatus>,
+}
+
+/// Part of [`RackStatus`]: how many replicas partitions have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ReplicationStatus {
+    /// How many each is to have.
+    pub replicas: u64,
+    /// Partitions that have fewer, as far as the controller hears nodes.
+    pub lacking: u64,
+    /// Partitions that a node joins: it gets a copy.
+    pub joining: u64,
+    /// Partitions none of whose replicas the controller hears.
+    pub unavailable: u64,
+    /// How many more nodes may fail, whichever they are, and nothing is lost.
+    pub may_fail: u64,
+}
+
+impl From<controller::ReplicationStatus> for ReplicationStatus {
+    fn from(known: controller::ReplicationStatus) -> ReplicationStatus {
+        ReplicationStatus {
+            replicas: known.replicas as u64,
+            lacking: known.lacking as u64,
+            joining: known.joining as u64,
+            unavailable: known.unavailable as u64,
+            may_fail: known.may_fail as u64,
+        }
+    }
 }
 
 /// Part of [`RackStatus`].
@@ -392,6 +422,12 @@ pub struct NodeStatus {
     pub epoch: Option<u32>,
     /// Cached keys that belong to it.
     pub cached_keys: Option<u64>,
+    /// Partitions that it has, or joins.
+    #[serde(default)]
+    pub partitions: Option<u64>,
+    /// Those that it joins.
+    #[serde(default)]
+    pub joining: Option<u64>,
     /// Reads that it served.
     pub reads: Option<u64>,
     /// Writes that it served.

@@ -160,6 +160,8 @@ impl Supervisor {
             status.held = Some(known.held);
             status.epoch = Some(known.epoch);
             status.cached_keys = Some(known.cached_keys as u64);
+            status.partitions = Some(known.partitions as u64);
+            status.joining = Some(known.joining as u64);
             status.error.clone_from(&known.error);
         }
         if let Some((_, node)) = self.nodes.iter().find(|(here, _)| *here == index) {

@@ -95,7 +95,7 @@ impl ModelledStore {
             | EngineOp::SetFloor { id, .. }
             | EngineOp::RaiseFloors { id, .. }
             | EngineOp::Empty { id, .. }
-            | EngineOp::Settle { id, .. }
+            | EngineOp::Keep { id, .. }
             | EngineOp::FlushSoon { id }
             | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
             EngineOp::Scan { id, .. } => (id, EngineReply::Scanned(Vec::new(), None)),

@@ -878,6 +878,13 @@ impl Ablation {
         .of_replicas(40)
         .by(JOINED),
         parts(
+            "source-drops-tombstones",
+            "the source of a join drops no tombstone until it is over",
+            Mechanisms { source_keeps_tombstones: false, ..ALL },
+        )
+        .of_replicas(400)
+        .by(JOINED),
+        parts(
             "copy-without-marks",
             "marks are part of the copy for a node that joins",
             Mechanisms { marks_copied: false, ..ALL },

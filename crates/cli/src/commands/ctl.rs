@@ -390,6 +390,29 @@ fn rack_lines(status: &RackStatus, paint: Paint) -> Lines {
     ]
 }
 
+fn replica_lines(status: &RackStatus, paint: Paint) -> Lines {
+    let Some(replication) = status.replication.filter(|it| it.replicas > 1) else {
+        return Vec::new();
+    };
+    let ReplicationStatus { replicas, lacking, joining, unavailable, may_fail } = replication;
+    let nodes = if may_fail == 1 { "node" } else { "nodes" };
+    let may_fail = format!("{may_fail} more {nodes} may fail");
+    if lacking == 0 {
+        return vec![("replicas", format!("{replicas} of each partition; {may_fail}"))];
+    }
+    let lacking = format!(
+        "{} partitions have fewer than {replicas}, {} are being copied; {may_fail}",
+        grouped(lacking),
+        grouped(joining)
+    );
+    let mut lines = vec![("replicas", paint.text(Style::Yellow, &lacking))];
+    if unavailable > 0 {
+        let waiting = format!("{} partitions wait for their nodes", grouped(unavailable));
+        lines.push(("", paint.text(Style::Red, &waiting)));
+    }
+    lines
+}
+
 fn cache_lines(status: &RackStatus) -> Lines {
     let cache = &status.cache;
     let cached = format!(
@@ -575,6 +598,7 @@ fn nodes_text(nodes: &[NodeStatus], paint: Paint) -> String {
             ("node", Right, &|node| node.index.to_string()),
             ("address", Left, &|node| node.address.as_deref().map_or("-".into(), printable)),
             ("state", Left, &|node| node.state().unwrap_or("-").to_owned()),
+            ("partitions", Right, &|node| number(node.partitions)),
             ("cached", Right, &|node| number(node.cached_keys)),
             ("reads", Right, &|node| number(node.reads)),
             ("writes", Right, &|node| number(node.writes)),

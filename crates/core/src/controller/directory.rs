@@ -803,6 +803,16 @@ impl Directory {
         self.file.map.partitions().iter().filter(lacks)
     }
 
+    /// How many replicas each partition is to have.
+    pub(super) fn replication(&self) -> usize {
+        self.replication
+    }
+
+    /// How many partitions a node joins.
+    pub(super) fn joining(&self) -> usize {
+        self.file.joins.open.len()
+    }
+
     /// Whether all partitions have as many members as they are to have.
     pub(super) fn is_whole(&self) -> bool {
         let all = self.file.map.partitions();

@@ -303,11 +303,12 @@ impl Membership {
         self.switches.keys().copied()
     }
 
-    /// All nodes, and the number of cached keys of each.
+    /// All nodes, the number of cached keys of each, and the [`loads`](super::Directory::loads).
     pub(super) fn node_statuses(
         &self,
         now: Now,
         cached_keys: impl Fn(u16) -> usize,
+        loads: &[(usize, usize, usize)],
     ) -> Vec<NodeStatus> {
         let status = |(index, node): (usize, &Node)| NodeStatus {
             index: index as u16,
@@ -316,6 +317,8 @@ impl Membership {
             held: node.standings().any(|standing| standing.held),
             silent_us: now.monotonic_us.saturating_sub(node.heard_us),
             cached_keys: cached_keys(index as u16),
+            partitions: loads[index].0,
+            joining: loads[index].1,
             error: node.hello.failure.clone().or_else(|| node.refusal.clone()),
         };
         self.nodes.iter().enumerate().map(status).collect()

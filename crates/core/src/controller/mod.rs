@@ -28,7 +28,7 @@ pub use outbox::{BackupFile, BackupPart, Store, StoreFile, Stored, merge_stores}
 pub use service::ServiceRefusal;
 pub use status::{
     CachedKeyStatus, ChainStatus, ControllerStatus, InspectedKeyStatus, Inspection, KeyStanding,
-    Loss, NodeStatus, PeriodicSnapshots, RecoveryTimes, SwitchStatus,
+    Loss, NodeStatus, PeriodicSnapshots, RecoveryTimes, ReplicationStatus, SwitchStatus,
 };
 pub use topology::{deal_partitions, deal_to_chains};
 

@@ -59,7 +59,26 @@ pub struct NodeStatus {
     pub held: bool,
     pub silent_us: u64,
     pub cached_keys: usize,
+    /// Partitions that it has, or joins.
+    pub partitions: usize,
+    /// Those that it joins.
+    pub joining: usize,
     pub error: Option<String>,
+}
+
+/// How many replicas partitions have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReplicationStatus {
+    /// How many each is to have.
+    pub replicas: usize,
+    /// Partitions that have fewer, as far as nodes are heard.
+    pub lacking: usize,
+    /// Partitions that a node joins.
+    pub joining: usize,
+    /// Partitions none of whose replicas is heard.
+    pub unavailable: usize,
+    /// How many more nodes may fail, whichever they are, and nothing is lost.
+    pub may_fail: usize,
 }
 
 /// A switch as the controller sees it.
@@ -179,6 +198,7 @@ pub struct ControllerStatus {
     pub snapshot_bytes: u64,
     pub snapshot_records: u64,
     pub recovery: Option<RecoveryTimes>,
+    pub replication: ReplicationStatus,
     pub nodes: Vec<NodeStatus>,
     pub switches: Vec<SwitchStatus>,
     pub chains: Vec<ChainStatus>,
@@ -332,16 +352,37 @@ impl Controller {
         })
     }
 
+    fn replication(&self, now: Now) -> ReplicationStatus {
+        let replicas = self.directory.replication();
+        let mut status = ReplicationStatus {
+            replicas,
+            joining: self.directory.joining(),
+            may_fail: replicas.saturating_sub(1),
+            ..ReplicationStatus::default()
+        };
+        for it in self.directory.map().partitions() {
+            let members = self.directory.members_of(it.number);
+            let is_heard = |node: &&u16| self.members.is_node_heard(now, **node);
+            let heard = members.iter().filter(is_heard).count();
+            status.lacking += usize::from(heard < replicas);
+            status.unavailable += usize::from(heard == 0);
+            status.may_fail = status.may_fail.min(heard.saturating_sub(1));
+        }
+        status
+    }
+
     /// Everything at a glance.
     pub fn status(&self, now: Now) -> ControllerStatus {
         let cached_keys = |node| {
             self.chains.iter().map(|chain| chain.cached_of_head(&self.directory, node)).sum()
         };
         let chain_of = |switch| self.directory.chain_of_switch(switch).map(ChainId::number);
+        let loads = self.directory.loads(self.members.nodes());
         let of_chains = self.chains.iter().map(|chain| chain.status(&self.directory));
         ControllerStatus {
             sessions: self.directory.sessions().len(),
-            nodes: self.members.node_statuses(now, cached_keys),
+            replication: self.replication(now),
+            nodes: self.members.node_statuses(now, cached_keys, &loads),
             switches: self.members.switch_statuses(
                 now,
                 chain_of,

@@ -73,6 +73,12 @@ impl KnownJoins {
         self.joins.iter()
     }
 
+    /// Those of which a node is the source.
+    pub(super) fn given(&self, node: u16) -> impl Iterator<Item = Join> {
+        let joins = self.joins.iter().filter(move |known| known.join.source == node);
+        joins.map(|known| known.join)
+    }
+
     pub(super) fn forget(&mut self, partition: u16) {
         self.joins.retain(|known| known.join.partition != partition);
     }

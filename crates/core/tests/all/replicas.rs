@@ -141,7 +141,7 @@ impl Node {
                 }
                 (id, EngineReply::Set)
             }
-            EngineOp::Settle { id, .. } => (id, EngineReply::Set),
+            EngineOp::Keep { id, .. } => (id, EngineReply::Set),
             EngineOp::Copy { id, range, limit, .. } => {
                 let mut records = self.records.range(range.first..=range.last);
                 let of = |(hash, record): (&KeyHash, &Record)| {

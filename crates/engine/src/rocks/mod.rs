@@ -307,9 +307,7 @@ impl RocksStore {
                 Change::Emptied { range, keeps, lanes } => {
                     self.empty(&mut batch, range, *keeps, lanes);
                 }
-                Change::Settled(range) => {
-                    batch.delete_cf(self.family(STATE), format::encode_kept_key(range));
-                }
+                Change::Kept { range, keeps } => self.keep(&mut batch, range, *keeps),
                 Change::Floors(floors) => {
                     for (bucket, floor) in floors {
                         let place = FloorOf::Bucket(*bucket);
@@ -336,6 +334,11 @@ impl RocksStore {
         for lane in lanes {
             batch.delete_cf(self.family(COMPLETIONS), lane.to_be_bytes());
         }
+        self.keep(batch, range, keeps);
+    }
+
+    /// Says whether a range keeps its tombstones.
+    fn keep(&self, batch: &mut WriteBatch, range: &KeyRange, keeps: bool) {
         let kept = format::encode_kept_key(range);
         match keeps {
             true => batch.put_cf(self.family(STATE), kept, format::encode_state(&[])),
@@ -546,15 +549,11 @@ impl RocksStore {
                 }
                 Change::Emptied { range, keeps, .. } => {
                     self.shared.forget_marks(range);
-                    if *keeps {
-                        self.floors.keep(*range)
-                    } else {
-                        self.floors.settle(*range)
-                    }
+                    self.floors.keep(*range, *keeps);
                     rises = true;
                 }
-                Change::Settled(range) => {
-                    self.floors.settle(*range);
+                Change::Kept { range, keeps } => {
+                    self.floors.keep(*range, *keeps);
                     rises = true;
                 }
                 Change::Record { .. } | Change::Completion(_) | Change::Unconfirmed { .. } => {}

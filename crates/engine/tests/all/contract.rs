@@ -499,10 +499,15 @@ fn a_range_that_is_copied_keeps_its_tombstones(engine: &mut dyn Restartable) {
     assert_eq!(engine.reopen().floors.kept(), [half(false)]);
     engine.compact_now();
     assert_eq!(run(engine, [get(&low), get(&high)]), [got(tombstone(5)), ABSENT]);
-    assert_eq!(run_one(engine, settle(half(false))), SET);
+    assert_eq!(run_one(engine, keep(half(false), false)), SET);
     assert_eq!(engine.reopen().floors.kept(), []);
     engine.compact_now();
     assert_eq!(run_one(engine, get(&low)), ABSENT);
+    assert_eq!(run_one(engine, keep(half(true), true)), SET);
+    run(engine, [put(&high, tombstone(15), NEWER), floor(20)]);
+    assert_eq!(engine.reopen().floors.kept(), [half(true)]);
+    engine.compact_now();
+    assert_eq!(run_one(engine, get(&high)), got(tombstone(15)));
 }
 
 /// Fails if a copy lacks a record of its range, has one of another, or doesn't end where it is told

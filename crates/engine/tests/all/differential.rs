@@ -95,7 +95,7 @@ fn op() -> impl Strategy<Value = EngineOp> {
         1 => (range(), any::<bool>(), proptest::option::of((0..3u32, 0..9u64))).prop_map(
             |(range, keeps, lane)| empty(range, keeps, lane.into_iter().collect())
         ),
-        1 => range().prop_map(settle),
+        1 => (range(), any::<bool>()).prop_map(|(range, keeps)| keep(range, keeps)),
         2 => (range(), 0..6usize, 0..60usize)
             .prop_map(|(range, limit, bytes)| copy(range, limit, bytes)),
     ]
@@ -204,7 +204,7 @@ proptest! {
                         matches!(op, EngineOp::SetFloor { .. } | EngineOp::RaiseFloors { .. });
                     let marks = matches!(op, EngineOp::SetMark { mark: Some(_), .. });
                     let states =
-                        matches!(op, EngineOp::SetState { .. } | EngineOp::Settle { .. });
+                        matches!(op, EngineOp::SetState { .. } | EngineOp::Keep { .. });
                     floors || marks || states
                 };
                 let synced = group.iter().any(is_synced);

@@ -72,7 +72,17 @@ impl World {
             + self.witness_wait_us()
             + times.deadline_us
             + times.snapshot_us.unwrap_or(0);
-        2 * longest_us + 20 * times.switch_timeout_us + 10_000_000
+        2 * longest_us + 20 * times.switch_timeout_us + 10_000_000 + self.repair_us()
+    }
+
+    /// A long time for all replicas but one of each partition to be made again: a join takes some
+    /// ten messages and commits, one after the other, and each may wait to be repeated.
+    fn repair_us(&self) -> u64 {
+        let plan = &self.plan;
+        let replicas = u64::from(plan.topology.replicas.saturating_sub(1));
+        let step_us = plan.control.delay_us + plan.control.jitter_us + plan.disks.commit_us;
+        let waits_us = 2 * (plan.times.node_retry_us + plan.times.controller_retry_us);
+        u64::from(self.rack.partitions) * replicas * (20 * step_us + waits_us)
     }
 
     fn enter(&mut self, phase: Phase) {

@@ -71,9 +71,9 @@ pub(in crate::node) struct Outbound {
     has_moved: bool,
     /// The last frame, if it is a probe.
     probe: Option<u64>,
-    /// The last round that was begun: none is begun twice.
+    /// The last round of the term that was begun: none is begun twice.
     begun: u64,
-    /// Earlier lives of the node behind, of whose rounds none is begun any more.
+    /// Lives of the node behind that ended in the term: none of their rounds is begun any more.
     lives: VecDeque<u64>,
 }
 
@@ -103,6 +103,9 @@ impl Outbound {
     pub(super) fn enter(&mut self, term: Term, next: u16) {
         if (self.term, self.next) != (term, next) {
             (self.term, self.next, self.is_flushed) = (term, next, false);
+            // READY of another term is known by that, and nodes come back in other terms.
+            self.begun = 0;
+            self.lives.clear();
             self.stop();
         }
     }

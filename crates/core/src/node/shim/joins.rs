@@ -93,6 +93,7 @@ impl Shim {
         };
         let over: Vec<_> = before.into_iter().filter(|join| !goes_on(join)).collect();
         over.into_iter().for_each(|join| self.settle(chain, join.partition));
+        self.settle_given(chain);
         self.arrange(chain);
         if is_saved {
             self.set_state(chain, id);
@@ -102,12 +103,36 @@ impl Shim {
         }
     }
 
-    /// The node joins a partition no more.
+    /// The node joins a partition no more, nor is it the source of a join.
     fn settle(&mut self, chain: ChainId, partition: u16) {
         self.joining.remove(&partition);
+        self.kept.remove(&partition);
+        self.keep_tombstones(chain, partition, false);
+    }
+
+    fn keep_tombstones(&mut self, chain: ChainId, partition: u16, keeps: bool) {
         let range = self.chains[chain].config().and_then(|it| range_of(&it.map, partition));
         if let Some(range) = range {
-            self.replica.submit(Pending::Nothing, |id| EngineOp::Settle { id, range });
+            self.replica.submit(Pending::Nothing, |id| EngineOp::Keep { id, range, keeps });
+        }
+    }
+
+    /// Settles partitions of which this node was the source of a join.
+    fn settle_given(&mut self, chain: ChainId) {
+        let (served, index) = (&self.chains[chain], self.index);
+        let Some(config) = served.config() else { return };
+        let is_over = |partition: &&u16| {
+            let is_of_chain = |it: &switchback_wire::Partition| {
+                it.number == **partition && it.chain == chain.number()
+            };
+            let mut given = served.joins().given(index);
+            config.map.partitions().iter().any(is_of_chain)
+                && !given.any(|join| join.partition == **partition)
+        };
+        let over: Vec<_> = self.kept.iter().filter(is_over).copied().collect();
+        for partition in over {
+            self.kept.remove(&partition);
+            self.keep_tombstones(chain, partition, false);
         }
     }
 
@@ -139,9 +164,16 @@ impl Shim {
                 let range = range_of(&config.map, partition);
                 kept.retain(|kept| Some(*kept) != range);
             }
+            for Join { partition, .. } in served.joins().given(self.index) {
+                let range = range_of(&config.map, partition);
+                if kept.iter().any(|kept| Some(*kept) == range) {
+                    self.kept.insert(partition);
+                    kept.retain(|kept| Some(*kept) != range);
+                }
+            }
         }
         for range in kept {
-            self.replica.submit(Pending::Nothing, |id| EngineOp::Settle { id, range });
+            self.replica.submit(Pending::Nothing, |id| EngineOp::Keep { id, range, keeps: false });
         }
     }
 
@@ -337,6 +369,10 @@ impl Shim {
                 let range = KeyRange { first: first.max(range.first), ..range };
                 if first > range.last || !self.copying.insert(partition) {
                     return;
+                }
+                // What is copied may be deleted before the joiner hears of that.
+                if self.mechanisms.source_keeps_tombstones() && self.kept.insert(partition) {
+                    self.keep_tombstones(chain, partition, true);
                 }
                 let pending = Pending::Copied { partition, join, from: at, round, range };
                 self.replica.submit(pending, |id| EngineOp::Copy {

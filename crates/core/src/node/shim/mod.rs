@@ -156,6 +156,8 @@ pub struct Shim {
     left: BTreeMap<u16, (Lanes, bool)>,
     /// Partitions of which a part is being read for a copy.
     copying: BTreeSet<u16>,
+    /// Partitions whose tombstones are kept for a joiner, of which this node is the source.
+    kept: BTreeSet<u16>,
     /// How often the node's own state was made durable, or was to be.
     states: u64,
     /// Chains that are released once all that was unconfirmed is at the tails.
@@ -217,6 +219,7 @@ impl Shim {
             joining: BTreeMap::new(),
             left: BTreeMap::new(),
             copying: BTreeSet::new(),
+            kept: BTreeSet::new(),
             states: 0,
             releasing: BTreeMap::new(),
             failed: None,

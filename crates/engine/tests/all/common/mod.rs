@@ -144,8 +144,8 @@ pub fn empty(range: KeyRange, keeps: bool, lanes: Lanes) -> EngineOp {
     EngineOp::Empty { id: 0, range, keeps, lanes }
 }
 
-pub fn settle(range: KeyRange) -> EngineOp {
-    EngineOp::Settle { id: 0, range }
+pub fn keep(range: KeyRange, keeps: bool) -> EngineOp {
+    EngineOp::Keep { id: 0, range, keeps }
 }
 
 pub fn copy(range: KeyRange, limit: usize, bytes: usize) -> EngineOp {
@@ -201,7 +201,7 @@ fn number(op: &mut EngineOp, to: OpId) {
         | EngineOp::SetFloor { id, .. }
         | EngineOp::RaiseFloors { id, .. }
         | EngineOp::Empty { id, .. }
-        | EngineOp::Settle { id, .. }
+        | EngineOp::Keep { id, .. }
         | EngineOp::Copy { id, .. }
         | EngineOp::FlushSoon { id }
         | EngineOp::Checkpoint { id, .. }

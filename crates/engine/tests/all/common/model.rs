@@ -75,15 +75,11 @@ impl Model {
                 for (lane, request) in lanes {
                     self.completions.retain(|_, it| it.lane != lane || it.request > request);
                 }
-                if keeps {
-                    self.floors.keep(range)
-                } else {
-                    self.floors.settle(range)
-                }
+                self.floors.keep(range, keeps);
                 EngineReply::Set
             }
-            EngineOp::Settle { range, .. } => {
-                self.floors.settle(range);
+            EngineOp::Keep { range, keeps, .. } => {
+                self.floors.keep(range, keeps);
                 EngineReply::Set
             }
             EngineOp::Copy { range, limit, bytes, .. } => self.copy(range, limit, bytes),
