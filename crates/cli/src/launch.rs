@@ -285,6 +285,7 @@ fn node(
         metrics::socket(samples, "node", &label, meter.read());
         metrics::node(samples, &label, &handle.statistics());
         metrics::engine(samples, &label, &handle.engine());
+        metrics::links(samples, &label, &handle.links());
         metrics::queue(samples, "node", &label, handle.queued() as u64);
     });
     let metrics = config.nodes.get(usize::from(index)).and_then(|node| node.metrics);

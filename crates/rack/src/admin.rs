@@ -228,8 +228,8 @@ pub struct ReplicationStatus {
     pub may_fail: u64,
 }
 
-impl From<controller::ReplicationStatus> for ReplicationStatus {
-    fn from(known: controller::ReplicationStatus) -> ReplicationStatus {
+impl From<switchback_core::controller::ReplicationStatus> for ReplicationStatus {
+    fn from(known: switchback_core::controller::ReplicationStatus) -> ReplicationStatus {
         ReplicationStatus {
             replicas: known.replicas as u64,
             lacking: known.lacking as u64,

@@ -6,7 +6,8 @@ use crate::blueprint;
 use crate::config::{Durability, RackConfig, Shape};
 use crate::gateway;
 use crate::metrics::{
-    Samples, Sources, agent, build, controller, datapath, engine, interface, node, process, queue,
+    Samples, Sources, agent, build, controller, datapath, engine, interface, links, node, process,
+    queue,
 };
 use crate::supervise::{Supervisor, SwitchHere};
 use crate::wiring::Wires;
@@ -153,6 +154,7 @@ fn attach(
         for (index, handle) in nodes.iter().enumerate() {
             let index = index.to_string();
             node(samples, &index, &handle.statistics());
+            links(samples, &index, &handle.links());
             engine(samples, &index, &handle.engine());
             queue(samples, "node", &index, handle.queued() as u64);
         }

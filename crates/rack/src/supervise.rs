@@ -423,6 +423,11 @@ impl Admin for Supervisor {
     }
 
     fn back_up(&self) -> Result<BackupStatus, AdminError> {
+        if self.config.rack.replication > 1 {
+            let why = "a rack with replication above 1 can't be backed up yet: \
+                       `switchback export` writes its records to a file";
+            return Err(AdminError::Failed(why.into()));
+        }
         let begin =
             |controller: &mut Controller, now| controller.back_up(now).map(|_| controller.backup());
         let begun = self.controller()?.call(begin).ok_or_else(ended)?;
@@ -526,6 +531,7 @@ fn add_controller(
         delays: cost.delays,
     });
     status.clients.sessions = Some(known.sessions as u64);
+    status.replication = Some(known.replication.into());
     status.snapshots = Some(SnapshotStatus {
         generation: known.generation,
         durable_generation: known.durable_generation,

@@ -883,6 +883,7 @@ impl Ablation {
             Mechanisms { source_keeps_tombstones: false, ..ALL },
         )
         .of_replicas(400)
+        .hinted(231)
         .by(JOINED),
         parts(
             "copy-without-marks",

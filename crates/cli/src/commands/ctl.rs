@@ -17,8 +17,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use switchback_rack::admin::{
     CachedRecord, CachedStatus, ChainStatus, ControlStatus, DrainResult, NodeStatus,
-    PartitionStatus, RackStatus, SECONDS_DEFAULT, SECONDS_MAX, SnapshotResult, SnapshotStatus,
-    SwitchStatus,
+    PartitionStatus, RackStatus, ReplicationStatus, SECONDS_DEFAULT, SECONDS_MAX, SnapshotResult,
+    SnapshotStatus, SwitchStatus,
 };
 
 const EXAMPLES: &str = "\
@@ -348,6 +348,7 @@ type Lines = Vec<(&'static str, String)>;
 
 fn status_text(status: &RackStatus, paint: Paint) -> String {
     let mut lines = rack_lines(status, paint);
+    lines.extend(replica_lines(status, paint));
     lines.extend(cache_lines(status));
     lines.extend(durability_lines(status, paint));
     lines.extend(recovery_lines(status, paint));

@@ -81,6 +81,24 @@ const CHECKS = [
       ? `down: node ${down.join(", ")}; keys that aren't cached wait`
       : `all ${status.nodes.length} are up`];
   }],
+  ["replicas", "SwitchbackUnderReplicated", ({ status }) => {
+    const { replication } = status;
+    if (!replication) return CONTROLLERS;
+    const { replicas, lacking, joining, may_fail } = replication;
+    if (replicas === 1) return [WELL, "one of each partition: [rack] replication asks for more"];
+    const more = `${may_fail} more ${may_fail === 1 ? "node" : "nodes"} may fail`;
+    if (lacking === 0) return [WELL, `${replicas} of each partition; ${more}`];
+    return [false, `${lacking} partitions have fewer than ${replicas}, `
+      + `${joining} are being copied; ${more}`];
+  }],
+  ["partitions", "SwitchbackUnavailable", ({ status }) => {
+    const { replication } = status;
+    if (!replication) return CONTROLLERS;
+    const { unavailable } = replication;
+    return [unavailable === 0, unavailable
+      ? `${unavailable} wait for their nodes: their keys that aren't cached wait, too`
+      : "each has a node that is up"];
+  }],
   ["engines", "SwitchbackEngineErrors", ({ status }) => {
     const failing = status.nodes.filter((node) => node.error);
     const errors = failing.map((node) => `node ${node.index}: ${node.error}`);

@@ -599,7 +599,7 @@ fn load(db: &DB, path: &Path) -> Result<Loaded, OpenError> {
             STATE_SERVED => loaded.floors.set_served(format::decode_served(stored)?),
             _ => {
                 if let Some(range) = format::decode_kept_key(key) {
-                    loaded.floors.keep(range);
+                    loaded.floors.keep(range, true);
                     return Some(());
                 }
                 if let Some((hash, key)) = format::decode_unconfirmed_key(key) {

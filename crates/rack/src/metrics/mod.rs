@@ -12,7 +12,7 @@ pub use histogram::{BOUNDS_US, HistogramSnapshot};
 pub use samples::{Kind, Samples};
 pub use sources::{
     agent, build, certificate, control_channel, controller, datapath, engine, gateway, heat,
-    interface, node, process, queue, socket,
+    interface, links, node, process, queue, socket,
 };
 
 use std::fmt;

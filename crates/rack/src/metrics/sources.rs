@@ -6,13 +6,14 @@ use crate::config::RackConfig;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 use switchback_core::controller::{
-    ChainStatus, ControlCost, ControllerStatus, Declined, RecoveryTimes,
+    ChainStatus, ControlCost, ControllerStatus, Declined, RecoveryTimes, ReplicationStatus,
 };
 use switchback_core::node::NodeStatistics;
 use switchback_core::switch::AgentStatistics;
 use switchback_datapath::{DropReason, Statistics};
 use switchback_gateway::{Answerer, ErrorKind, GatewayStatistics, Refused, Verb, WorkerStatistics};
 use switchback_heat::{Heat, SECONDS_MAX};
+use switchback_net::LinkStatistics;
 use switchback_net::{ControlStatistics, SocketQueue};
 use switchback_wire::Scheme;
 use switchback_xdp::Watch;
@@ -369,6 +370,7 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &Rac
         status.cleaned_records,
     );
     control_cost(samples, &status.control_cost);
+    replication(samples, &status.replication);
     for node in &status.nodes {
         let index = node.index.to_string();
         let labels = [("node", index.as_str())];
@@ -410,6 +412,33 @@ pub fn controller(samples: &mut Samples, status: &ControllerStatus, config: &Rac
     if let Some(times) = &status.recovery {
         recovery(samples, times);
     }
+}
+
+fn replication(samples: &mut Samples, status: &ReplicationStatus) {
+    let gauges = [
+        ("switchback_replicas", "Replicas that each partition is to have.", status.replicas as f64),
+        (
+            "switchback_lacking_partitions",
+            "Partitions that have fewer replicas than they are to have.",
+            status.lacking as f64,
+        ),
+        (
+            "switchback_joining_partitions",
+            "Partitions that a node joins: it gets a copy.",
+            status.joining as f64,
+        ),
+        (
+            "switchback_unavailable_partitions",
+            "Partitions none of whose replicas is heard.",
+            status.unavailable as f64,
+        ),
+        (
+            "switchback_node_failures_tolerated",
+            "How many more nodes may fail, whichever they are, and nothing is lost.",
+            status.may_fail as f64,
+        ),
+    ];
+    samples.gauges(&[], gauges);
 }
 
 fn snapshots(samples: &mut Samples, status: &ControllerStatus) {
@@ -540,6 +569,21 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
             "Operations that the storage engine failed.",
             counted.engine_errors,
         ),
+        (
+            "switchback_node_frames_total",
+            "What was passed on to other replicas, and to nodes that join.",
+            counted.frames,
+        ),
+        (
+            "switchback_node_resent_frames_total",
+            "Frames with what another replica might lack.",
+            counted.frames_resent,
+        ),
+        (
+            "switchback_node_copied_parts_total",
+            "Parts of copies for nodes that join.",
+            counted.parts_copied,
+        ),
     ];
     samples.counters(&labels, counters);
     for (reason, count) in [
@@ -548,6 +592,7 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
         ("stranger", counted.dropped_stranger),
         ("view", counted.dropped_view),
         ("held", counted.dropped_held),
+        ("unready", counted.dropped_unready),
         ("below_floor", counted.dropped_below_floor),
         ("no_fence", counted.dropped_no_fence),
         ("overload", counted.dropped_overload),
@@ -555,6 +600,20 @@ pub fn node(samples: &mut Samples, node: &str, counted: &NodeStatistics) {
     ] {
         dropped(samples, "node", node, reason, count);
     }
+}
+
+/// A node's links to other nodes.
+pub fn links(samples: &mut Samples, node: &str, counted: &LinkStatistics) {
+    const BYTES: &str = "Bytes of links between nodes.";
+    let directions = [("sent", counted.bytes_sent), ("received", counted.bytes_received)];
+    let labels = [("node", node)];
+    samples.counter_by("switchback_link_bytes_total", BYTES, &labels, "direction", directions);
+    samples.counter(
+        "switchback_link_drops_total",
+        "Messages of links between nodes that found no room or no connection; they are repeated.",
+        &labels,
+        counted.dropped,
+    );
 }
 
 /// The storage engine of one node.

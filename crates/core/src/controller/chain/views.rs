@@ -10,7 +10,7 @@
 
 use super::commands::Order;
 use super::{Chain, Context, Phase};
-use crate::control::{NodeCommand, Peer, SwitchCommand};
+use crate::control::{NodeCommand, NodeStanding, Peer, SwitchCommand};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far the newest views have come.
@@ -158,12 +158,14 @@ impl Chain {
     /// A node that stores nothing of the chain said hello. If it did once, it is told so: it has
     /// nothing to do with those that do any more.
     pub(super) fn stranger_said_hello(&mut self, cx: &Context<'_>, node: u16, restarted: bool) {
-        let epoch = cx.members.standing(node, self.id).epoch;
+        let NodeStanding { epoch, held, .. } = cx.members.standing(node, self.id);
+        // One that has lost what it had says 0, and holds its keys.
+        let was_told = epoch > 0 || held;
         if restarted {
             self.views.told.remove(&node);
         }
         let is_told = self.views.step != Step::Told || self.views.told.contains(&node);
-        if epoch == 0 || is_told || !self.is_serving() {
+        if !was_told || is_told || !self.is_serving() {
             return;
         }
         self.views.told.insert(node);
