@@ -144,7 +144,7 @@ impl Membership {
         Some(since_us + NODE_FAILING_US)
     }
 
-    /// Whether a node's storage has failed for so long that it is of no use.
+    /// Whether a node's storage has failed for [`NODE_FAILING_US`].
     pub(super) fn is_node_useless(&self, now: Now, node: u16) -> bool {
         self.node_useless_at_us(node).is_some_and(|at_us| now.monotonic_us >= at_us)
     }

@@ -773,8 +773,17 @@ mod tests {
                 held: false,
                 silent_us: 0,
                 cached_keys: 5,
+                partitions: 256,
+                joining: 0,
                 error: None,
             }],
+            replication: ReplicationStatus {
+                replicas: 2,
+                lacking: 9,
+                joining: 2,
+                unavailable: 0,
+                may_fail: 0,
+            },
             switches: vec![SwitchStatus {
                 index: 0,
                 layer: 1,

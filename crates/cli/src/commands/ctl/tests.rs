@@ -14,6 +14,7 @@ fn status() -> RackStatus {
         reads: Some(300),
         writes: Some(200),
         cached_keys: Some(2500),
+        partitions: Some(171),
         disk_bytes: Some(5 << 20),
         error: (!alive).then(|| "no space left on device\n".to_owned()),
         ..NodeStatus::default()
@@ -72,6 +73,13 @@ fn status() -> RackStatus {
             ..SwitchStatus::default()
         }],
         nodes: vec![node(0, true), node(1, false)],
+        replication: Some(ReplicationStatus {
+            replicas: 2,
+            lacking: 171,
+            joining: 2,
+            unavailable: 3,
+            may_fail: 0,
+        }),
         recovery: Some(RecoveryStatus {
             epoch: 2,
             complete: true,
@@ -94,6 +102,8 @@ fn status_reads_well() {
     let expected = "\
 rack        rack (farreach, embedded, version 0.1.0)
 phase       serving; epoch 2, up 62 min
+replicas    171 partitions have fewer than 2, 2 are being copied; 0 more nodes may fail
+            3 partitions wait for their nodes
 cache       5,000 of 65,536 records; 0 wait, 5,100 admitted, 100 evicted
 control     120 of 200,000 messages/s, 45,678 of 100,000,000 bytes/s for admissions and evictions; \
             delayed 3 times
@@ -104,9 +114,9 @@ clients     2 sessions, 0 connections; 10 records (2.0 KiB) not yet durable else
 recovery    epoch 2: detect 150.0 ms, collect 12.3 ms, store 200.0 ms (5,000 records), \
             re-admit 50.0 ms
 
-node  address  state  cached  reads  writes    load     disk  error
-   0  -        up      2,500    300     200  50.0 %  5.0 MiB
-   1  -        down    2,500    300     200  50.0 %  5.0 MiB  no space left on device
+node  address  state  partitions  cached  reads  writes    load     disk  error
+   0  -        up            171   2,500    300     200  50.0 %  5.0 MiB
+   1  -        down          171   2,500    300     200  50.0 %  5.0 MiB  no space left on device
 ";
     assert_eq!(status_text(&status(), Paint::none()), expected);
 }
@@ -122,7 +132,7 @@ fn what_a_controller_can_not_know_is_not_shown_as_zero() {
     for line in [
         "operations  known to the switch: ask it with --metrics, as metrics in its [[switch]] of rack.toml says",
         "clients     1 sessions, connections and preserved records are known to the gateway: ask it with --metrics",
-        "   0  -        up          0      -       -     -     -",
+        "   0  -        up              -       0      -       -     -     -",
         "load and disk are known to each node: ask it with --metrics, as metrics in its [[node]] of rack.toml says",
     ] {
         assert!(text.contains(line), "{line}: {text}");
@@ -140,7 +150,10 @@ fn a_node_knows_its_own_load_and_nothing_else() {
         ..NodeStatus::default()
     };
     let text = nodes_text(&[here, NodeStatus { index: 1, ..NodeStatus::default() }], Paint::none());
-    assert!(text.contains("   0  -        -           -      3       1     -  2.0 KiB"), "{text}");
+    assert!(
+        text.contains("   0  -        -               -       -      3       1     -  2.0 KiB"),
+        "{text}"
+    );
     assert!(
         text.ends_with("known to the controller: ask it with --metrics, as metrics in [rack] of rack.toml says\n"),
         "{text}"
