@@ -4,18 +4,18 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use switchback_core::control::{Command, Message, NamedCopy, NodeCommand, NodeConfig, Refresh};
 use switchback_core::floors::{Bucket, Floors};
 use switchback_core::mechanisms::Mechanisms;
 use switchback_core::node::{NodeLimits, Shim};
 use switchback_core::storage::{
-    EngineDone, EngineError, EngineOp, EngineReply, LaneCompletion, Loaded, Mark, Newest, OfferId,
-    Record, ScannedKey,
+    EngineDone, EngineError, EngineOp, LaneCompletion, Loaded, Mark, OfferId,
 };
 use switchback_core::topology::ChainId;
+use switchback_fuzz::storage::Storage;
 use switchback_fuzz::{CLIENT, Draw, HASH_KEY, LANES, START, STEPS_MAX, SWITCH, map, node};
-use switchback_wire::{Address, HashKey, KeyHash, Op, Packet, Seq, VALUE_BYTES_MAX};
+use switchback_wire::{Address, HashKey, Op, Packet, Seq, VALUE_BYTES_MAX};
 
 /// What a node is sent, and once what it isn't.
 const OPS: &[Op] = &[
@@ -34,11 +34,8 @@ const OPERATIONS_MAX: usize = 64;
 
 struct Node {
     shim: Shim,
-    records: BTreeMap<KeyHash, (Vec<u8>, Record)>,
+    storage: Storage,
     ops: VecDeque<EngineOp>,
-    /// Its own state and its marks, as they are stored.
-    state: Option<Vec<u8>>,
-    marks: BTreeMap<KeyHash, (Vec<u8>, Mark)>,
     boot: u64,
     next_command: u64,
     now: switchback_core::Now,
@@ -62,24 +59,23 @@ impl Node {
     fn new() -> Node {
         let shim = Shim::new(0, 1, node(0), limits(), Mechanisms::ALL, Loaded::default(), START)
             .expect("an empty storage");
-        let (records, ops, marks) = Default::default();
-        Node { shim, records, ops, state: None, marks, boot: 1, next_command: 1, now: START }
+        let (storage, ops) = Default::default();
+        Node { shim, storage, ops, boot: 1, next_command: 1, now: START }
     }
 
     /// It ends, and starts again over what is stored.
     fn restart(&mut self, draw: &mut Draw<'_>) {
         let is_whole = draw.once_in(2);
-        let stored = self.state.clone().unwrap_or_default();
+        let stored = self.storage.state.clone().unwrap_or_default();
         let state = match draw.below(2) {
-            _ if is_whole => self.state.clone(),
+            _ if is_whole => self.storage.state.clone(),
             0 => Some(draw.damaged_file(&stored)),
             _ => {
                 let state = Node::state_1(draw);
                 Some(if draw.once_in(4) { draw.damaged_file(&state) } else { state })
             }
         };
-        let marks = self.marks.iter().map(|(hash, (key, mark))| (*hash, key.clone(), *mark));
-        let mut marks: Vec<_> = marks.collect();
+        let mut marks = self.storage.marks();
         let mut completions = Vec::new();
         let mut floors = Floors::default();
         if !is_whole {
@@ -182,7 +178,7 @@ impl Node {
         for _ in 0..count {
             let Some(op) = self.ops.pop_front() else { return };
             let fails = draw.once_in(16);
-            let (id, reply) = self.execute(draw, op);
+            let (id, reply) = self.storage.execute(draw, op);
             let result = match fails {
                 true if draw.once_in(2) => Err(EngineError::NoSpace("/data".into())),
                 true => Err(EngineError::Io("broken".into())),
@@ -192,55 +188,6 @@ impl Node {
             let mut ops = Vec::new();
             self.shim.poll_ops(&mut ops);
             self.ops.extend(ops);
-        }
-    }
-
-    fn execute(&mut self, draw: &mut Draw<'_>, op: EngineOp) -> (u64, EngineReply) {
-        match op {
-            EngineOp::Get { id, hash, .. } => {
-                let record = self.records.get(&hash).map(|(_, record)| record.clone());
-                (id, EngineReply::Got(record))
-            }
-            EngineOp::Put { id, hash, key, record, .. } => {
-                let stored = self.records.get(&hash).map_or(Seq::NONE, |(_, record)| record.seq);
-                if stored >= record.seq || draw.once_in(16) {
-                    return (id, EngineReply::Put(Err(Newest::Record(stored))));
-                }
-                self.records.insert(hash, (key, Record { since: None, ..record }));
-                (id, EngineReply::Put(Ok(None)))
-            }
-            EngineOp::SetMark { id, hash, key, mark, .. } => {
-                match mark {
-                    Some(mark) => drop(self.marks.insert(hash, (key, mark))),
-                    None => drop(self.marks.remove(&hash)),
-                }
-                (id, EngineReply::Set)
-            }
-            EngineOp::SetState { id, state, .. } => {
-                self.state = Some(state);
-                (id, EngineReply::Set)
-            }
-            // Partitions have one replica.
-            EngineOp::Merge { id, .. }
-            | EngineOp::Confirm { id, .. }
-            | EngineOp::SetFloor { id, .. }
-            | EngineOp::RaiseFloors { id, .. }
-            | EngineOp::Empty { id, .. }
-            | EngineOp::Keep { id, .. }
-            | EngineOp::FlushSoon { id }
-            | EngineOp::Checkpoint { id, .. } => (id, EngineReply::Set),
-            EngineOp::Copy { id, .. } => (id, EngineReply::Copied(Vec::new(), None)),
-            EngineOp::Scan { id, from, to, .. } => {
-                let wanted = |hash: &KeyHash| (from..=to).contains(&hash.position());
-                let listed = self.records.iter().filter(|(hash, _)| wanted(hash));
-                let listed = listed.map(|(hash, (key, record))| ScannedKey {
-                    hash: *hash,
-                    key: key.clone(),
-                    tombstone: record.tombstone,
-                    expiry_ms: record.expiry_ms,
-                });
-                (id, EngineReply::Scanned(listed.collect(), None))
-            }
         }
     }
 

@@ -2,6 +2,8 @@
 //! order (of this rack, of its epoch, about one of a few keys), so that they reach states that need
 //! several of them; the others differ in one thing from what would be.
 
+pub mod storage;
+
 use libfuzzer_sys::arbitrary::Unstructured;
 use switchback_core::Now;
 use switchback_core::control::{Entry, KeyedRecord, Location, Message, Offer};

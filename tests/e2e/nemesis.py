@@ -28,6 +28,7 @@ from rack import SWITCHBACK, Client, Failed, Process, Shape
 SHAPES = {
     "farreach": Shape("farreach", nodes=3),
     "distreach": Shape("distreach", layers=2, chains=2, spares=1, nodes=3),
+    "replicas": Shape("farreach", nodes=4, replication=3),
 }
 SECONDS = float(os.environ.get("NEMESIS_SECONDS", "30"))
 # A run of this length has had each kind of fault in each kind of part several times.
@@ -59,10 +60,12 @@ def kind_of(name):
 
 def do_talk(shape, name, other):
     """All parts talk to the switches and to the controller, switches to those of the layers beside
-    theirs."""
+    theirs, and nodes to each other if they are replicas."""
     kinds = {kind_of(name), kind_of(other)}
     if kinds == {"switch"}:
         return abs(shape.layer(name) - shape.layer(other)) == 1
+    if kinds == {"node"}:
+        return shape.replication > 1
     return len(kinds) == 2 and bool(kinds & {"controller", "switch"})
 
 
@@ -138,6 +141,7 @@ class Rack:
             file.write(f"""
 [rack]
 scheme = "{shape.scheme}"
+replication = {shape.replication}
 data = "{directory}"
 metrics = "{METRICS}"
 switch_timeout_ms = 400
@@ -179,6 +183,11 @@ deadline_ms = 1500
         self.wanted.discard(name)
         self.watch(name)
         self.parts[name].kill()
+
+    def lose(self, name):
+        """A node is killed, and its disk is gone."""
+        self.kill(name)
+        shutil.rmtree(os.path.join(self.directory, name.replace(" ", "-")))
 
     def signal(self, name, number):
         self.parts[name].process.send_signal(number)
@@ -239,12 +248,15 @@ class Copies:
     Where switches protect it, each layer has a copy. So only switches of one layer are killed until
     the controller says that all chains are recovered, and that none counts on a switch in the life
     that was ended. A switch that is paused or cut off still has its copy. In a rack of one layer
-    clients have copies.
+    clients have copies. A node loses its disk only if all replicas of its partitions are there.
     """
+
+    # By then the controller has noticed that a node is gone.
+    NOTICED_S = 5
 
     def __init__(self, rack, shape):
         self.rack, self.shape, self.layer = rack, shape, None
-        self.killed = {}
+        self.killed, self.lost_at = {}, -self.NOTICED_S
 
     def may_kill(self, name):
         layer = self.shape.layer(name)
@@ -253,6 +265,14 @@ class Copies:
         if not self.are_whole():
             return False
         self.layer, self.killed = layer, {}
+        return True
+
+    def may_lose(self):
+        status = self.rack.told("/status")
+        is_whole = bool(status) and status["replication"]["lacking"] == 0
+        if not is_whole or time.monotonic() < self.lost_at + self.NOTICED_S:
+            return False
+        self.lost_at = time.monotonic()
         return True
 
     def was_killed(self, name):
@@ -422,7 +442,8 @@ class Nemesis:
         between = []
         if self.shape.layers > 1:
             between = ["one way between switches", "both ways between switches"]
-        return [(fault, part) for fault in faults for part in parts] + [
+        losses = [("lose", "node")] * 4 if self.shape.replication > 1 else []
+        return losses + [(fault, part) for fault in faults for part in parts] + [
             (fault, "switch") for fault in between]
 
     def draw(self, but=None):
@@ -432,7 +453,8 @@ class Nemesis:
             for at, (kind, part) in enumerate(self.deck):
                 names = [name for name in self.able(kind, part) if name != but]
                 victim = self.random.choice(names) if names else None
-                if victim and (kind != "kill" or self.copies.may_kill(victim)):
+                may = {"kill": lambda: self.copies.may_kill(victim), "lose": self.copies.may_lose}
+                if victim and may.get(kind, lambda: True)():
                     del self.deck[at]
                     return kind, victim
             self.deck += self.random.sample(self.kinds(), len(self.kinds()))
@@ -464,6 +486,9 @@ class Nemesis:
         if kind == "kill":
             self.rack.kill(name)
             self.copies.was_killed(name)
+            return lambda: self.rack.start(name)
+        if kind == "lose":
+            self.rack.lose(name)
             return lambda: self.rack.start(name)
         if kind == "pause":
             self.rack.signal(name, signal.SIGSTOP)
@@ -622,6 +647,10 @@ def unhealed(rack, shape):
         if time.monotonic() > until:
             return [f"after {HEAL_LIMIT_S} s without faults the chains are {json.dumps(chains)}"]
         rack.add_switches()
+        time.sleep(0.1)
+    while not (status := rack.told("/status")) or status["replication"]["lacking"]:
+        if time.monotonic() > until:
+            return [f"after {HEAL_LIMIT_S} s without faults there are too few replicas: {status}"]
         time.sleep(0.1)
     return []
 

@@ -10,7 +10,7 @@ needs python3 namespaces
 # however it ends.
 alone=(unshare --net --mount --pid --fork --kill-child --mount-proc)
 failures=0
-for shape in ${NEMESIS_SHAPES:-farreach distreach}; do
+for shape in ${NEMESIS_SHAPES:-farreach distreach replicas}; do
     "${alone[@]}" python3 "$(dirname "$0")/nemesis.py" "$shape" || failures=$((failures + 1))
 done
 [ "$failures" = 0 ]

@@ -14,6 +14,7 @@ pub mod machine;
 pub mod metrics;
 pub mod observer;
 pub mod parts;
+pub mod power;
 pub mod supervise;
 pub mod threads;
 pub mod wiring;

@@ -4,6 +4,7 @@ use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig};
 use crate::gateway;
+use crate::power;
 use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle,
     NodeLinks, NodeThread, PacketLog, Stop, SwitchHandle, SwitchThread,
@@ -201,8 +202,7 @@ impl NodePart {
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
         let storage = blueprint::storage(config, usize::from(index));
-        let (engine, loaded) =
-            storage.open().with_context(|| format!("node {index} can't be opened"))?;
+        let ((engine, loaded), power) = power::open(&storage, index, config.rack.replication)?;
         let link = bind(address, config, "the node")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let shim =
@@ -215,6 +215,7 @@ impl NodePart {
         let thread = NodeThread {
             shim,
             engine,
+            power,
             engine_clock: storage.clock,
             links,
             others,

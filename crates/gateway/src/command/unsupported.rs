@@ -149,7 +149,7 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
     ("there is only database 0", &["move", "swapdb"]),
     (
-        "nodes persist by themselves, and there is no replication; see switchback ctl",
+        "nodes persist and replicate by themselves; see switchback ctl",
         &[
             "save",
             "bgsave",

@@ -1,6 +1,7 @@
 //! A node's thread: shim, engine and links.
 
 use super::{SOCKET, Stop, poll, spawn, wait};
+use crate::power::PowerGuard;
 use mio::Events;
 use std::collections::VecDeque;
 use std::io;
@@ -151,6 +152,8 @@ pub struct NodeThread {
     pub shim: Shim,
     /// Its storage.
     pub engine: Box<dyn Engine>,
+    /// Says that it runs.
+    pub power: PowerGuard,
     /// What the engine takes for the time: milliseconds since the Unix epoch.
     pub engine_clock: Arc<AtomicU64>,
     /// Its packets.
@@ -245,13 +248,14 @@ impl NodeThread {
             }
             self.share(now, &mut running);
         }
-        if let Err(error) = self.engine.close() {
+        match self.engine.close() {
+            Ok(()) => self.power.end(),
             // Nothing is lost: the log has it, and the next start replays it.
-            tracing::info!(
+            Err(error) => tracing::info!(
                 node = self.shim.index(),
                 %error,
                 "the engine was closed with its log unflushed"
-            );
+            ),
         }
     }
 

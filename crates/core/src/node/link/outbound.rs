@@ -71,6 +71,8 @@ pub(in crate::node) struct Outbound {
     has_moved: bool,
     /// The last frame, if it is a probe.
     probe: Option<u64>,
+    /// ASK was said in this term.
+    has_asked: bool,
     /// The last round of the term that was begun: none is begun twice.
     begun: u64,
     /// Lives of the node behind that ended in the term: none of their rounds is begun any more.
@@ -94,6 +96,7 @@ impl Outbound {
             is_flushed: false,
             has_moved: false,
             probe: None,
+            has_asked: false,
             begun: 0,
             lives: VecDeque::new(),
         }
@@ -103,6 +106,7 @@ impl Outbound {
     pub(super) fn enter(&mut self, term: Term, next: u16) {
         if (self.term, self.next) != (term, next) {
             (self.term, self.next, self.is_flushed) = (term, next, false);
+            self.has_asked = false;
             // READY of another term is known by that, and nodes come back in other terms.
             self.begun = 0;
             self.lives.clear();
@@ -200,6 +204,13 @@ impl Outbound {
     /// Frames that aren't confirmed, and their bytes.
     pub(super) fn under_way(&self) -> (usize, usize) {
         (self.under_way.len(), self.bytes)
+    }
+
+    /// ASK, if it wasn't said in this term. The node behind may have said READY before.
+    pub(in crate::node) fn ask_once(&mut self, partition: u16) -> Option<LinkMessage> {
+        let ask = self.ask(partition).filter(|_| !self.has_asked);
+        self.has_asked = true;
+        ask
     }
 
     /// ASK, if no round is known.

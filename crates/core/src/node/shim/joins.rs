@@ -478,17 +478,16 @@ impl Shim {
             .is_some_and(|it| it.before() == from && it.is_in(round) && it.last() == after);
         let config = served.config();
         let range = config.and_then(|config| range_of(&config.map, partition));
-        let is_within = |it: &Effect| range.is_some_and(|range| range.contains(&it.hash));
         if !is_asked || !is_in_order || standing.is_replica || next <= copy.from {
+            return;
+        }
+        if !copy.effects.iter().all(|effect| self.is_of(partition, effect)) {
             return;
         }
         let joining = self.joining.get_mut(&partition).filter(|it| it.number == join);
         let Some(joining) = joining.filter(|it| it.part.is_none() && it.floors.is_none()) else {
             return;
         };
-        if !copy.effects.iter().all(is_within) {
-            return;
-        }
         if copy.from == CopyAt::Floors {
             let floors = copy.floors.into_iter().filter(|it| usize::from(it.0) < SEQ_BUCKETS);
             joining.floors = Some(floors.collect());

@@ -445,14 +445,20 @@ impl Shim {
         }
     }
 
+    /// Whether an effect is of a key of this partition.
+    pub(super) fn is_of(&self, partition: u16, effect: &Effect) -> bool {
+        let Some((_, config)) = self.told(&effect.hash) else { return false };
+        config.partition_of(&effect.hash) == partition
+            && config.hash_key.hash(&effect.key) == effect.hash
+    }
+
     /// Takes a frame, and has the engine store its effect.
     fn take_frame(&mut self, from: u16, frame: Frame) {
         let Frame { partition, epoch, view, number, .. } = frame;
         let takes_any = !self.mechanisms.frames_of_round();
         let any_view = !self.mechanisms.frames_of_view();
         let term = Term { epoch, view };
-        let is_there = |effect: &Effect| self.partition_of(&effect.hash) == Some(partition);
-        if !frame.effect.as_ref().is_none_or(is_there) {
+        if !frame.effect.as_ref().is_none_or(|effect| self.is_of(partition, effect)) {
             return;
         }
         let mut frame = frame;
@@ -648,6 +654,10 @@ impl Shim {
             lost.into_iter().for_each(|awaited| self.lost(awaited));
             if is_durable {
                 self.links.be_ready(partition);
+                let ask = self.links.change(partition, |outbound| {
+                    outbound.ask_once(partition).map(|ask| (outbound.next(), ask))
+                });
+                ask.flatten().into_iter().for_each(|(next, ask)| self.links.send(next, ask));
             }
         }
         self.release_if_flushed();
