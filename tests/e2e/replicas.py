@@ -5,13 +5,15 @@ themselves. Then the rack gets a replica more. Run by replicas.sh.
 
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
+import threading
 import time
 
 from checks import eventually
-from rack import SWITCHBACK, Client, Shape, Writers, running
+from rack import SWITCHBACK, Client, Failed, Shape, Writers, running
 
 NODES = 4
 # Records that no cache has, with values of their own.
@@ -46,6 +48,39 @@ def until_replicated(rack, what, count, without=None):
 
 def value(number):
     return f"{number}:".encode() + b"v" * (number % 300)
+
+
+class Probe:
+    """Connections that write records which no cache has, each its value again: how long the slowest
+    of them took."""
+
+    def __init__(self, address, connections=8):
+        self.address, self.stopping, self.longest_s = address, threading.Event(), 0.0
+        self.threads = [threading.Thread(target=self.write, args=(random.Random(i),), daemon=True)
+                        for i in range(connections)]
+        for thread in self.threads:
+            thread.start()
+
+    def write(self, draw):
+        client = Client(self.address)
+        while not self.stopping.is_set():
+            number, began = draw.randrange(RECORDS), time.monotonic()
+            try:
+                client.run("SET", f"r{number}", value(number))
+            except Failed:
+                pass  # it is written again, or was
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+
+    def longest_ms(self, seconds):
+        """The longest that one takes that ends within this time."""
+        self.longest_s = 0.0
+        time.sleep(seconds)
+        return 1000 * self.longest_s
+
+    def stop(self):
+        self.stopping.set()
+        for thread in self.threads:
+            thread.join()
 
 
 def fill(rack):
@@ -105,11 +140,14 @@ def set_replication(rack, count):
 def run(rack):
     check("each partition has two replicas", have_replicas(rack, 2), partitions(rack)[:3])
     fill(rack)
-    writers = Writers(rack.resp)
+    writers, probe = Writers(rack.resp), Probe(rack.resp)
     write_on = lambda: check("clients write on", writers.go_on(400), writers.count)
     try:
         write_on()
+        usual_ms = probe.longest_ms(3)
         lose(rack, 1)
+        waited_ms = probe.longest_ms(3)
+        probe.stop()
         write_on()
         check_records(rack, "without a node")
         until_replicated(rack, "the others have made what it had again", 2, without=1)
@@ -149,12 +187,14 @@ def run(rack):
         restart(rack, "node 2")
         until_replicated(rack, "nor loses anything", 3)
     finally:
+        probe.stop()
         writers.stop()
     failures = writers.check(rack.resp)
     check("no acknowledged write is lost", not failures, failures[:10])
     check_records(rack, "in the end")
     print(f"{writers.count} writes, {writers.errors} failed, the longest took "
-          f"{writers.longest_s:.2f} s")
+          f"{writers.longest_s:.2f} s; writes past the cache took {usual_ms:.0f} ms at most, and "
+          f"{waited_ms:.0f} ms when a node was killed")
 
 
 if __name__ == "__main__":

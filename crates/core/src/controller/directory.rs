@@ -472,6 +472,8 @@ pub(super) struct Directory {
     is_replicated: bool,
     /// How many replicas a partition is to have.
     replication: usize,
+    /// How many partitions have fewer.
+    short: usize,
     /// The store of the last change of joins.
     joins_store: u64,
     /// The last generation that was used in this run of the controller; 0: none yet.
@@ -511,6 +513,7 @@ impl Directory {
         let (served, holders) = (ChainMap::from(&file.map), holders(&file));
         let is_replicated = shape.replicas > 1 || file.is_replicated();
         let mut directory = Directory {
+            short: short_of(&file.map, shape.replicas),
             file,
             served,
             holders,
@@ -772,6 +775,7 @@ impl Directory {
     fn change_views(&mut self, views: &[View]) {
         self.file.map = self.file.map.with_views(views).expect("a replica is left of each");
         self.holders = holders(&self.file);
+        self.short = short_of(&self.file.map, self.replication);
     }
 
     fn save_joins(&mut self, outbox: &mut Outbox) {
@@ -797,10 +801,11 @@ impl Directory {
 
     /// Partitions with too few members, which no node joins.
     pub(super) fn lacking(&self) -> impl Iterator<Item = &Partition> {
+        let all = if self.short > 0 { self.file.map.partitions() } else { &[] };
         let lacks = |it: &&Partition| {
             it.replicas.len() < self.replication && !self.file.joins.open.contains_key(&it.number)
         };
-        self.file.map.partitions().iter().filter(lacks)
+        all.iter().filter(lacks)
     }
 
     /// How many replicas each partition is to have.
@@ -815,9 +820,7 @@ impl Directory {
 
     /// Whether all partitions have as many members as they are to have.
     pub(super) fn is_whole(&self) -> bool {
-        let all = self.file.map.partitions();
-        self.file.joins.open.is_empty()
-            && all.iter().all(|it| it.replicas.len() >= self.replication)
+        self.file.joins.open.is_empty() && self.short == 0
     }
 
     /// Nodes begin to join partitions.
@@ -1033,6 +1036,11 @@ fn holders(file: &DirectoryFile) -> ByChain<BTreeSet<u16>> {
 /// Encodes a file.
 pub(super) fn encode<T: Serialize>(file: &T) -> Vec<u8> {
     postcard::to_stdvec(file).expect("plain data has an encoding")
+}
+
+/// How many partitions have fewer replicas than this.
+fn short_of(map: &Map, replicas: usize) -> usize {
+    map.partitions().iter().filter(|it| it.replicas.len() < replicas).count()
 }
 
 /// Decodes a file, or says which one is damaged.
