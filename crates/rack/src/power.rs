@@ -19,8 +19,8 @@ pub struct PowerGuard {
     path: Option<PathBuf>,
 }
 
-/// Opens node `index`'s storage. If it may have lost records that others of this many replicas have,
-/// the node begins as one that has nothing (rule R18), and is left out of what it had.
+/// Opens node `index`'s storage. If it may have lost records that others of this many replicas
+/// have, the node begins as one that has nothing (rule R18), and is left out of what it had.
 ///
 /// # Errors
 /// Those of [`Storage::open`], and of the guard's file.

@@ -82,11 +82,12 @@ fn rack(mut section: Section<'_, '_>, reader: &mut Reader<'_>, overrides: &Overr
     let data =
         section.path(reader, "data").unwrap_or_else(|| reader.base().join("switchback-data"));
     let metrics = section.address(reader, "metrics").unwrap_or(loopback(9464));
+    let partitions = section.small(reader, "partitions", 1..=PARTITIONS_MAX, 256);
     let replication = section.small(reader, "replication", 1..=REPLICATION_MAX, 1);
     let rack = Rack {
         name: name.map_or("rack".to_owned(), |(name, _)| name),
         scheme: overrides.scheme.unwrap_or(scheme),
-        partitions: section.small(reader, "partitions", 1..=PARTITIONS_MAX, 256),
+        partitions,
         replication: overrides.replication.unwrap_or(replication as u16),
         data: overrides.data.clone().unwrap_or(data),
         metrics: overrides.metrics.unwrap_or(metrics),
