@@ -196,7 +196,8 @@ class Shape:
             layer = self.layer(name)
             text += f'[[switch]]\naddress = "{address[name]}"\n{told(name)}layer = {layer}\ndomain = "layer-{layer}"\n'
         for name in self.node_names():
-            text += f'[[node]]\naddress = "{address[name]}"\n{told(name)}sync = "none"\n'
+            sync = "always" if self.replication > 1 else "none"
+            text += f'[[node]]\naddress = "{address[name]}"\n{told(name)}sync = "{sync}"\n'
         return text
 
 

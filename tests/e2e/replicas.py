@@ -116,15 +116,6 @@ def node_directory(rack, node):
     return os.path.join(rack.directory, "switchback-data", f"node-{node}")
 
 
-def cut_power(rack, node):
-    """A machine stops, and starts again: the node has what its disk has, which may be less."""
-    rack.kill(f"node {node}")
-    running = os.path.join(node_directory(rack, node), "RUNNING")
-    check("a node that runs says under which start of its machine", os.path.exists(running), running)
-    with open(running, "w") as file:
-        file.write("an earlier start of this machine")
-
-
 def restart(rack, name):
     rack.start(name)
     rack.parts[name].wait_ready()
@@ -171,21 +162,6 @@ def run(rack):
         restart(rack, "node 0")
         restart(rack, "node 3")
         until_replicated(rack, "a node that is back with its data, and one without, are used", 3)
-        cut_power(rack, 2)
-        restart(rack, "node 2")
-        log = lambda: "may have lost its last writes" in open(rack.parts["node 2"].log).read()
-        check("a node whose machine lost power says so", eventually(log), "node 2's log")
-        views = {it["partition"]: it["view"] for it in partitions(rack)}
-        until_replicated(rack, "and is given what the others have", 3)
-        is_new = lambda: any(it["view"] > views[it["partition"]] for it in partitions(rack)
-                             if 2 in it["replicas"])
-        check("by joining anew", eventually(is_new), partitions(rack)[:5])
-        until_replicated(rack, "until all is whole", 3)
-        rack.parts["node 2"].stop()
-        check("one that is stopped in order leaves no such file",
-              not os.path.exists(os.path.join(node_directory(rack, 2), "RUNNING")), "")
-        restart(rack, "node 2")
-        until_replicated(rack, "nor loses anything", 3)
     finally:
         probe.stop()
         writers.stop()

@@ -2,7 +2,6 @@
 //! in reverse.
 
 use crate::config::KeyNames;
-use crate::power::{self, PowerGuard};
 use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, KernelThread,
     NodeHandle, NodeThread, Stop, SwitchThread,
@@ -119,7 +118,7 @@ impl Assembly {
         // Before engines are opened, which makes directories: a rack with another number of nodes
         // is refused.
         Controller::check(&found, &rack.shape()).with_context(|| rack_in(&blueprint))?;
-        let engines = open_engines(&blueprint.nodes, rack.replicas)?;
+        let engines = open_engines(&blueprint.nodes)?;
         let mut assembly = Assembly {
             clock,
             controller: ControllerHandle::detached(),
@@ -141,12 +140,13 @@ impl Assembly {
     fn start_nodes(
         &mut self,
         blueprint: &Blueprint,
-        engines: Vec<(Opened, PowerGuard)>,
+        engines: Vec<Opened>,
     ) -> anyhow::Result<Vec<Address>> {
         let mut addresses = Vec::new();
         let others = (self.rack.replicas > 1).then(|| MemoryLinks::new(self.rack.nodes));
-        for (node, (storage, opened)) in (0..).zip(blueprint.nodes.iter().zip(engines)) {
-            let ((engine, loaded), power) = opened;
+        for (index, (storage, (engine, loaded))) in blueprint.nodes.iter().zip(engines).enumerate()
+        {
+            let node = index as u16;
             let (links, address) = self.wiring.node(node)?;
             let shim = self.rack.shim(node, draw_boot(), address, loaded, self.clock.now());
             let shim = shim.with_context(|| format!("node {node}"))?;
@@ -155,7 +155,6 @@ impl Assembly {
             let thread = NodeThread {
                 shim,
                 engine,
-                power,
                 engine_clock: Arc::clone(&storage.clock),
                 links,
                 others: others.as_ref().and_then(|others| others.port(node)),
@@ -442,16 +441,15 @@ impl Drop for Assembly {
 }
 
 /// Opens all engines at a time: each has its own disk work to do.
-fn open_engines(nodes: &[Storage], replicas: u16) -> anyhow::Result<Vec<(Opened, PowerGuard)>> {
+fn open_engines(nodes: &[Storage]) -> anyhow::Result<Vec<Opened>> {
     let opened = std::thread::scope(|scope| {
-        let open = |(node, storage)| scope.spawn(move || power::open(storage, node, replicas));
-        let opening: Vec<_> = (0..).zip(nodes).map(open).collect();
+        let opening: Vec<_> = nodes.iter().map(|storage| scope.spawn(|| storage.open())).collect();
         opening.into_iter().map(|thread| thread.join()).collect::<Vec<_>>()
     });
     let mut engines = Vec::new();
     for (node, opened) in opened.into_iter().enumerate() {
         let opened = opened.map_err(|_| anyhow::anyhow!("opening node {node} panicked"))?;
-        engines.push(opened?);
+        engines.push(opened.with_context(|| format!("node {node} can't be opened"))?);
     }
     Ok(engines)
 }

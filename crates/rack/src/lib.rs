@@ -14,7 +14,6 @@ pub mod machine;
 pub mod metrics;
 pub mod observer;
 pub mod parts;
-pub mod power;
 pub mod supervise;
 pub mod threads;
 pub mod wiring;

@@ -4,7 +4,6 @@ use crate::assembly::draw_boot;
 use crate::blueprint;
 use crate::config::{Durability, RackConfig};
 use crate::gateway;
-use crate::power;
 use crate::threads::{
     AgentHandle, AgentThread, ControllerFiles, ControllerHandle, ControllerThread, NodeHandle,
     NodeLinks, NodeThread, PacketLog, Stop, SwitchHandle, SwitchThread,
@@ -202,7 +201,8 @@ impl NodePart {
         let address = node.address.context("a node of a distributed rack has an address")?;
         let clock = Clock::default();
         let storage = blueprint::storage(config, usize::from(index));
-        let ((engine, loaded), power) = power::open(&storage, index, config.rack.replication)?;
+        let (engine, loaded) =
+            storage.open().with_context(|| format!("node {index} can't be opened"))?;
         let link = bind(address, config, "the node")?;
         let (address, meter) = (link.address(), Arc::new(link.meter()?));
         let shim =
@@ -215,7 +215,6 @@ impl NodePart {
         let thread = NodeThread {
             shim,
             engine,
-            power,
             engine_clock: storage.clock,
             links,
             others,

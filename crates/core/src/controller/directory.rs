@@ -89,7 +89,8 @@ impl Files {
                 "this rack was made with {was} {what} and can't be opened with {said}: {mend}"
             ))
         };
-        let was = file.map.nodes();
+        let joiners = file.joins.open.values().map(|join| usize::from(join.node) + 1);
+        let was = joiners.max().unwrap_or(0).max(file.map.nodes());
         // A node that was taken out is named no more.
         let are_all_named = file.map.changed_views().next().is_none();
         if was > nodes || (was < nodes && are_all_named) {

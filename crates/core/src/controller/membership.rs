@@ -165,15 +165,14 @@ impl Membership {
     /// Whether a node has said lately that it lives, and with what it had: what goes on without
     /// another node may rely on it.
     pub(super) fn is_node_sound(&self, now: Now, node: u16, chain: ChainId) -> bool {
-        let Node { hello, heard_us, .. } = &self.nodes[usize::from(node)];
-        let is_heard = now.monotonic_us < heard_us + self.node_timeout_us / 2;
-        hello.boot != 0 && is_heard && self.standing(node, chain).epoch > 0
+        self.is_node_living(now, node) && self.standing(node, chain).epoch > 0
     }
 
-    /// Whether a node has said lately that it lives.
+    /// Whether a node has said lately that it lives, and its connection holds.
     pub(super) fn is_node_living(&self, now: Now, node: u16) -> bool {
-        let Node { hello, heard_us, .. } = &self.nodes[usize::from(node)];
-        hello.boot != 0 && now.monotonic_us < heard_us + self.node_timeout_us / 2
+        let Node { hello, heard_us, lost_at_us, .. } = &self.nodes[usize::from(node)];
+        let is_heard = now.monotonic_us < heard_us + self.node_timeout_us / 2;
+        hello.boot != 0 && is_heard && lost_at_us.is_none()
     }
 
     /// Whether a node counts as dead.

@@ -16,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use switchback_core::control::Peer;
 use switchback_core::node::{LINK_BYTES_MAX, LinkMessage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
@@ -87,6 +88,8 @@ struct Waiting {
 /// A node's connections to the others. They end with it.
 struct TcpLinks {
     shared: Arc<Shared>,
+    /// Accepts and reads, until it is joined.
+    thread: Option<JoinHandle<()>>,
     runtime: Handle,
     peers: BTreeMap<u16, Waiting>,
 }
@@ -110,7 +113,7 @@ pub fn listen_for_nodes(node: u16, addresses: Vec<SocketAddr>) -> io::Result<Lin
     });
     let (sender, receiver) = std::sync::mpsc::channel();
     let accepting = Arc::clone(&shared);
-    spawn("links", async move {
+    let thread = spawn("links", async move {
         let _it_is_waited_for = sender.send(Handle::current());
         match TcpListener::from_std(listener) {
             Ok(listener) => tokio::select! {
@@ -123,13 +126,16 @@ pub fn listen_for_nodes(node: u16, addresses: Vec<SocketAddr>) -> io::Result<Lin
     })?;
     let runtime = receiver.recv().map_err(io::Error::other)?;
     let inbox = Arc::clone(&shared.inbox);
-    let links = TcpLinks { shared, runtime, peers: BTreeMap::new() };
+    let links = TcpLinks { shared, thread: Some(thread), runtime, peers: BTreeMap::new() };
     Ok(LinkPort::new(Box::new(links), inbox))
 }
 
 impl Drop for TcpLinks {
     fn drop(&mut self) {
         self.shared.closed.notify_one();
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread of a node's links has panicked");
+        }
     }
 }
 
@@ -137,7 +143,7 @@ impl TcpLinks {
     /// What waits for a node, to which a connection is made if there was none; `None`: there is no
     /// such node.
     fn peer(&mut self, to: u16) -> Option<&mut Waiting> {
-        let TcpLinks { shared, runtime, peers } = self;
+        let TcpLinks { shared, runtime, peers, .. } = self;
         let address = *shared.addresses.get(usize::from(to))?;
         Some(peers.entry(to).or_insert_with(|| {
             let (queue, to_send) = mpsc::channel(OUTGOING_MAX);
@@ -341,8 +347,14 @@ async fn receive_over_one(shared: &Shared, number: u64, stream: TcpStream) -> io
     }
     loop {
         let frame = read_frame(&mut read, LINK_BYTES_MAX as u32, &shared.bytes).await?;
-        let message = LinkMessage::decode(&frame)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let message = LinkMessage::decode(&frame).map_err(|error| {
+            let refused = shared.with_connections(Connections::refuse);
+            if refused.is_power_of_two() {
+                let from = introduction.from;
+                tracing::warn!(refused, from, %error, "refused a message of another node");
+            }
+            io::Error::new(io::ErrorKind::InvalidData, error)
+        })?;
         let bytes = message.bytes();
         shared.inbox.push_bytes((introduction.from, message), bytes);
     }
@@ -407,13 +419,7 @@ mod tests {
         }
         assert!(first.statistics().bytes_sent > 10_000 && second.statistics().bytes_received > 0);
         drop(second);
-        let began = Instant::now();
-        let mut second = loop {
-            match listen_for_nodes(1, addresses.clone()) {
-                Ok(port) => break port,
-                Err(error) => assert!(began.elapsed() < WAIT, "{error}"),
-            }
-        };
+        let mut second = listen(1);
         connect(&mut first, (1, &mut second));
         connect(&mut second, (0, &mut first));
     }

@@ -160,12 +160,17 @@ fn replication(config: &RackConfig, reader: &mut Reader<'_>, overrides: &Overrid
             "{name} {replication} and scheme \"{scheme}\" don't go together: its nodes tell copies \
              in switches of writes, which replicas don't yet; another scheme, or replication 1"
         )
+    } else if replication > 1 && config.nodes.iter().any(|node| node.sync != SyncChoice::Always) {
+        format!(
+            "{name} {replication} needs sync \"always\" at all nodes: replicas that lag behind would \
+             differ once a machine has lost its power"
+        )
     } else {
         return;
     };
     match overrides.replication {
         Some(_) => reader.problem(None, message),
-        None => reader.problem_among(&["rack.replication", "rack.scheme"], message),
+        None => reader.problem_at("rack.replication", message),
     }
 }
 
@@ -397,10 +402,12 @@ fn addresses(config: &RackConfig, reader: &mut Reader<'_>) {
             );
         }
         for (index, node) in config.nodes.iter().enumerate() {
-            all.extend(
-                node.address
-                    .map(|address| (Transport::Udp, format!("node[{index}].address"), address)),
-            );
+            let taken = |transport| {
+                node.address.map(|it| (transport, format!("node[{index}].address"), it))
+            };
+            all.extend(taken(Transport::Udp));
+            // For the links between nodes.
+            all.extend(taken(Transport::Tcp).filter(|_| config.rack.replication > 1));
             all.extend(
                 node.metrics
                     .map(|address| (Transport::Tcp, format!("node[{index}].metrics"), address)),

@@ -50,7 +50,7 @@ pub(super) fn rack_config(
         .collect();
     let shape = if switches.is_empty() { Shape::Embedded } else { Shape::Distributed };
     let gateway = gateway(root.section(reader, "gateway"), reader, &rack.data, overrides);
-    let sync = usual_sync(shape, gateway.durability);
+    let sync = usual_sync(shape, gateway.durability, rack.replication);
     let nodes = nodes(&mut root, reader, &rack.data, sync, overrides);
     let config = RackConfig {
         shape,
@@ -237,9 +237,11 @@ fn domain(section: &mut Section<'_, '_>, reader: &mut Reader<'_>) -> Option<Stri
 }
 
 /// When nodes force their logs to the disk, if nothing is said. In a rack of one process the
-/// gateway's durability says what may be lost with its machine, whichever part has it.
-fn usual_sync(shape: Shape, durability: Durability) -> SyncChoice {
+/// gateway's durability says what may be lost with its machine, whichever part has it. Replicas
+/// that lag behind would differ once their machine has lost its power.
+fn usual_sync(shape: Shape, durability: Durability, replication: u16) -> SyncChoice {
     match (shape, durability) {
+        _ if replication > 1 => SyncChoice::Always,
         (Shape::Distributed, _) | (_, Durability::Always) => SyncChoice::Always,
         (Shape::Embedded, Durability::Everysec) => SyncChoice::EverySec,
         (Shape::Embedded, Durability::Memory) => SyncChoice::None,

@@ -1,7 +1,6 @@
 //! A node's thread: shim, engine and links.
 
 use super::{SOCKET, Stop, poll, spawn, wait};
-use crate::power::PowerGuard;
 use mio::Events;
 use std::collections::VecDeque;
 use std::io;
@@ -152,8 +151,6 @@ pub struct NodeThread {
     pub shim: Shim,
     /// Its storage.
     pub engine: Box<dyn Engine>,
-    /// Says that it runs.
-    pub power: PowerGuard,
     /// What the engine takes for the time: milliseconds since the Unix epoch.
     pub engine_clock: Arc<AtomicU64>,
     /// Its packets.
@@ -248,14 +245,13 @@ impl NodeThread {
             }
             self.share(now, &mut running);
         }
-        match self.engine.close() {
-            Ok(()) => self.power.end(),
+        if let Err(error) = self.engine.close() {
             // Nothing is lost: the log has it, and the next start replays it.
-            Err(error) => tracing::info!(
+            tracing::info!(
                 node = self.shim.index(),
                 %error,
                 "the engine was closed with its log unflushed"
-            ),
+            );
         }
     }
 

@@ -589,6 +589,20 @@ impl Chain {
         self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
+    /// Nodes that are the only members of their partitions now may begin with nothing: what they
+    /// lack nobody has. Those that were told to be released before didn't hear that.
+    pub(super) fn begin_without_others(&mut self, cx: &Context<'_>) {
+        if !matches!(self.phase, Phase::Recovering(_)) {
+            return;
+        }
+        for node in cx.directory.holders(self.id).iter().copied().collect::<Vec<_>>() {
+            let is_fresh = cx.members.standing(node, self.id).epoch == 0;
+            if is_fresh && !cx.directory.has_others(node) {
+                self.command_node(cx, node, NodeCommand::Begin);
+            }
+        }
+    }
+
     /// A node said hello: is it where it should be?
     pub(super) fn node_lags(&mut self, cx: &Context<'_>, node: u16) {
         let is_of =

@@ -57,6 +57,7 @@ impl Chain {
             self.commands.withdraw_from(Peer::Node(node));
         }
         self.commands.repeat_to(cx.now, Peer::Node(node));
+        self.begin_without_others(cx);
         if let Phase::Recovering(recovery) = &mut self.phase
             && recovery.is_left_to(holders, store)
         {

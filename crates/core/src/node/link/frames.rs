@@ -240,7 +240,8 @@ impl LinkMessage {
             LinkMessage::Frame(frame) => frame.bytes(),
             LinkMessage::Copy(copy) => {
                 let effects: usize = copy.effects.iter().map(Effect::bytes).sum();
-                FIXED_BYTES + effects + size_of_val(&*copy.completions) + size_of_val(&*copy.floors)
+                let lists = size_of_val(&*copy.effects) + size_of_val(&*copy.completions);
+                FIXED_BYTES + effects + lists + size_of_val(&*copy.floors)
             }
             LinkMessage::Hint { hot, .. } => FIXED_BYTES + hot.key.len(),
             LinkMessage::Ready { .. }

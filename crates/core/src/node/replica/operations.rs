@@ -76,6 +76,8 @@ pub(in crate::node) enum Pending {
     Emptied { partition: u16, join: Option<u32>, range: KeyRange, lanes: Lanes },
     /// How far joins have come: partition, number and place of each.
     JoinsSaved(Vec<(u16, u32, CopyAt)>),
+    /// The tombstones of a partition are kept for a joiner.
+    Kept { partition: u16 },
     /// That the node, a source, has given up this join of a partition; how often the state was made
     /// durable by then.
     GivenUp { partition: u16, join: u32, states: u64 },

@@ -113,7 +113,15 @@ impl Shim {
     fn keep_tombstones(&mut self, chain: ChainId, partition: u16, keeps: bool) {
         let range = self.chains[chain].config().and_then(|it| range_of(&it.map, partition));
         if let Some(range) = range {
-            self.replica.submit(Pending::Nothing, |id| EngineOp::Keep { id, range, keeps });
+            let pending = if keeps { Pending::Kept { partition } } else { Pending::Nothing };
+            self.replica.submit(pending, |id| EngineOp::Keep { id, range, keeps });
+        }
+    }
+
+    /// The tombstones of a partition are kept, or not: then nothing was copied of it.
+    pub(super) fn tombstones_kept(&mut self, partition: u16, is_done: bool) {
+        if !is_done {
+            self.kept.remove(&partition);
         }
     }
 
@@ -426,7 +434,11 @@ impl Shim {
         result: Result<EngineReply, EngineError>,
     ) {
         self.copying.remove(&partition);
+        let is_kept = self.kept.contains(&partition) || !self.mechanisms.source_keeps_tombstones();
         let Ok(EngineReply::Copied(mut records, mut next)) = result else { return };
+        if !is_kept {
+            return;
+        }
         if self.copies_for(partition, join, None) != Some(round) {
             return;
         }
