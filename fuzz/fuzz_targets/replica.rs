@@ -219,7 +219,7 @@ impl Replica {
                 floors: draw.some(|draw| (draw.edgy() as u16, draw.seq(epoch))),
             })),
             _ => {
-                let number = if draw.once_in(8) { draw.edgy() } else { number + 1 };
+                let number = if draw.once_in(8) { draw.edgy() } else { number.wrapping_add(1) };
                 self.rounds.insert(partition, (round, number));
                 LinkMessage::Frame(Box::new(Frame {
                     partition,

@@ -174,5 +174,6 @@ def run(rack):
 
 
 if __name__ == "__main__":
-    with running(shape=Shape(nodes=NODES, replication=2)) as its_rack:
+    # Few partitions: a join of each takes its time on a slow disk.
+    with running(shape=Shape(nodes=NODES, replication=2), rack="partitions = 64\n") as its_rack:
         run(its_rack)
