@@ -193,7 +193,7 @@ impl Replica {
         let (own, last) = self.sent.get(&partition).copied().unwrap_or_default();
         match draw.below(8) {
             0 => LinkMessage::Ask { partition, epoch, view },
-            1 => LinkMessage::Ready { partition, epoch, view, round: 1 + draw.edgy() },
+            1 => LinkMessage::Ready { partition, epoch, view, round: draw.edgy() },
             2 => {
                 let number = if draw.once_in(8) { draw.edgy() } else { last };
                 LinkMessage::Confirm { partition, round: own, number }
