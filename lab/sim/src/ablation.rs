@@ -794,7 +794,7 @@ impl Ablation {
             Mechanisms { completions_replicated: false, ..ALL },
         )
         .of_replicas(200)
-        .hinted(73)
+        .hinted(26)
         .by(&[Check::WriteRanTwice, Check::Condition, Check::Linearizable]),
         parts(
             "offer-unconfirmed",
@@ -802,7 +802,7 @@ impl Ablation {
             Mechanisms { offer_confirmed: false, ..ALL },
         )
         .of_replicas(600)
-        .hinted(418)
+        .hinted(253)
         .by(LACKED),
         parts(
             "evict-unconfirmed",
@@ -838,7 +838,7 @@ impl Ablation {
             Mechanisms { frames_of_view: false, ..ALL },
         )
         .of_replicas(200)
-        .hinted(137)
+        .hinted(51)
         .by(LACKED),
         parts(
             "floor-over-unconfirmed",
@@ -846,7 +846,7 @@ impl Ablation {
             Mechanisms { floor_below_unconfirmed: false, ..ALL },
         )
         .of_replicas(300)
-        .hinted(178)
+        .hinted(186)
         .by(LACKED),
         parts(
             "open-without-flush",
@@ -860,15 +860,16 @@ impl Ablation {
             "a node that has joined is a member once it has opened",
             Mechanisms { member_once_open: false, ..ALL },
         )
-        .of_replicas(40)
+        .of_replicas(300)
+        .hinted(253)
         .by(JOINED),
         parts(
             "source-change-goes-on",
             "if the source of a join goes, the join begins anew",
             Mechanisms { join_of_source: false, ..ALL },
         )
-        .of_replicas(100)
-        .hinted(52)
+        .of_replicas(300)
+        .hinted(214)
         .by(JOINED),
         parts(
             "rejoin-with-data",
@@ -882,8 +883,8 @@ impl Ablation {
             "the source of a join drops no tombstone until it is over",
             Mechanisms { source_keeps_tombstones: false, ..ALL },
         )
-        .of_replicas(400)
-        .hinted(231)
+        .of_replicas(800)
+        .hinted(493)
         .by(JOINED),
         parts(
             "copy-without-marks",
