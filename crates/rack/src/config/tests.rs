@@ -155,13 +155,13 @@ fn the_command_line_wins() {
         workers: Some(2),
         chains: Some(3),
         layers: Some(1),
-        replication: Some(2),
+        replication: Some(1),
     };
-    let text = "[rack]\nscheme = 'netcache'\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n\
+    let text = "[rack]\nscheme = 'netcache'\nreplication = 3\ndata = 'here'\n[cache]\nclasses = [[64, 10]]\n\
                 [gateway]\npassword = 'other'";
     let config = RackConfig::parse(text, "rack.toml", Path::new("/etc"), &overrides).unwrap();
     assert_eq!(config.rack.scheme, Scheme::NoCache);
-    assert_eq!((config.nodes.len(), config.rack.replication), (7, 2));
+    assert_eq!((config.nodes.len(), config.rack.replication), (7, 1));
     assert_eq!(config.nodes[6].data, Path::new("/tmp/elsewhere/node-6"));
     assert_eq!(config.nodes[6].sync, SyncChoice::None);
     assert_eq!(config.controller.data, Path::new("/tmp/elsewhere/controller"));

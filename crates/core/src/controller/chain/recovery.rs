@@ -589,8 +589,8 @@ impl Chain {
         self.command_node(cx, node, NodeCommand::Release { floor });
     }
 
-    /// Nodes that are the only members of their partitions now may begin with nothing: what they
-    /// lack nobody has. Those that were told to be released before didn't hear that.
+    /// Nodes that are the only members of their partitions now may begin with nothing: no node has
+    /// what they lack. Those that were told to be released before didn't hear that.
     pub(super) fn begin_without_others(&mut self, cx: &Context<'_>) {
         if !matches!(self.phase, Phase::Recovering(_)) {
             return;

@@ -416,9 +416,7 @@ impl Shim {
             (Pending::Emptied { partition, join, range, lanes }, result) => {
                 self.emptied(partition, join, range, lanes, result.is_ok());
             }
-            (Pending::Kept { partition }, result) => {
-                self.tombstones_kept(partition, result.is_ok());
-            }
+            (Pending::Kept { partition: it }, done) => self.tombstones_kept(it, done.is_ok()),
             (Pending::JoinsSaved(joins), result) => self.joins_saved(joins, result.is_ok()),
             (Pending::GivenUp { partition, join, states }, result) => {
                 self.given_up(partition, join, states, result.is_ok());
