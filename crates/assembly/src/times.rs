@@ -25,7 +25,7 @@ pub struct Times {
     pub backup_flush_us: u64,
     /// Silence after which a switch counts as dead.
     pub switch_timeout_us: u64,
-    /// The same, once its connection is lost.
+    /// The same, once its connection is lost; of a node, too.
     pub switch_lost_us: u64,
     /// Silence after which a node counts as dead: partitions that have another replica go on
     /// without it.

@@ -200,12 +200,8 @@ impl TcpHub {
         self.with_connections(|connections| connections.metrics())
     }
 
-    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
-        f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
     /// Serves connection `number` until it breaks or its peer makes another one.
-    async fn serve(&self, number: u64, stream: TcpStream) -> io::Result<()> {
+    async fn talk(&self, number: u64, stream: TcpStream) -> io::Result<()> {
         configure(&stream)?;
         let (from, own) = (stream.peer_addr()?.ip(), stream.local_addr()?.ip());
         let (read, mut write) = stream.into_split();
@@ -271,36 +267,66 @@ impl TcpHub {
         }
         io::ErrorKind::ConnectionAborted.into()
     }
+}
 
+impl Server for TcpHub {
+    const WHAT: &str = "a control connection";
+
+    fn connections(&self) -> &Mutex<Connections> {
+        &self.connections
+    }
+
+    fn serve(&self, number: u64, stream: TcpStream) -> impl Future<Output = io::Result<()>> + Send {
+        self.talk(number, stream)
+    }
+}
+
+/// Who accepts connections of other parts.
+trait Server: Send + Sync + 'static {
+    /// What a connection is called in the log.
+    const WHAT: &str;
+
+    /// All connections.
+    fn connections(&self) -> &Mutex<Connections>;
+
+    /// Serves connection `number` until it breaks, or its peer makes another one.
+    fn serve(&self, number: u64, stream: TcpStream) -> impl Future<Output = io::Result<()>> + Send;
+
+    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
+        f(&mut self.connections().lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A connection, or what came over it, is refused. The log hears of the first, second, fourth,
+    /// eighth, ...
     fn note_refusal(&self, reason: &str) {
         let refused = self.with_connections(Connections::refuse);
         if refused.is_power_of_two() {
-            tracing::warn!(refused, reason, "refused a control connection");
+            tracing::warn!(refused, reason, "refused {}", Self::WHAT);
         }
     }
 }
 
 /// Accepts connections, each of which is served by a task.
-async fn accept(hub: &Arc<TcpHub>, listener: &TcpListener) {
+async fn accept<S: Server>(server: &Arc<S>, listener: &TcpListener) {
     loop {
         match listener.accept().await {
             Ok((stream, from)) => {
-                let number = hub.with_connections(Connections::next_number);
-                let serving = Arc::clone(hub);
+                let number = server.with_connections(Connections::next_number);
+                let serving = Arc::clone(server);
                 let task = tokio::spawn(async move {
                     if let Err(error) = serving.serve(number, stream).await {
-                        tracing::debug!(%from, %error, "a control connection ended");
+                        tracing::debug!(%from, %error, "{} ended", S::WHAT);
                     }
                     serving.with_connections(|connections| connections.end(number));
                 });
                 let task = task.abort_handle();
-                hub.with_connections(|connections| connections.arrive(number, from.ip(), task));
+                server.with_connections(|connections| connections.arrive(number, from.ip(), task));
                 // Those that have arrived get to say who they are before more arrive.
                 tokio::task::yield_now().await;
             }
             // Out of file descriptors, say: those that are open go on.
             Err(error) => {
-                tracing::warn!(%error, "accepting a control connection failed");
+                tracing::warn!(%error, "{} can't be accepted", S::WHAT);
                 tokio::time::sleep(RECONNECT).await;
             }
         }

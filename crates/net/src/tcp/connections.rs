@@ -54,6 +54,7 @@ pub struct ControlStatistics {
 pub(super) struct Outgoing {
     frames: mpsc::Sender<Vec<u8>>,
     bytes: Arc<AtomicUsize>,
+    bytes_max: usize,
     /// The version of the control channel that the peer speaks.
     version: u16,
 }
@@ -67,9 +68,15 @@ pub(super) struct Queue {
 
 impl Outgoing {
     pub(super) fn new() -> (Outgoing, Queue) {
-        let (sender, receiver) = mpsc::channel(OUTGOING_MAX);
+        Outgoing::with_room(OUTGOING_MAX, OUTGOING_BYTES_MAX)
+    }
+
+    /// With room for as many frames and bytes.
+    pub(super) fn with_room(frames_max: usize, bytes_max: usize) -> (Outgoing, Queue) {
+        let (sender, receiver) = mpsc::channel(frames_max);
         let bytes = Arc::new(AtomicUsize::new(0));
-        let outgoing = Outgoing { frames: sender, bytes: Arc::clone(&bytes), version: 0 };
+        let (frames, version) = (sender, 0);
+        let outgoing = Outgoing { frames, bytes: Arc::clone(&bytes), bytes_max, version };
         (outgoing, Queue { frames: receiver, bytes })
     }
 
@@ -80,12 +87,12 @@ impl Outgoing {
 
     /// Queues a frame, unless the peer is older than `since` and couldn't read it; false if there
     /// is no room.
-    fn send(&self, since: u16, frame: Vec<u8>) -> bool {
+    pub(super) fn send(&self, since: u16, frame: Vec<u8>) -> bool {
         if since > self.version {
             return true;
         }
         let length = frame.len();
-        if self.bytes.load(Ordering::Relaxed) + length > OUTGOING_BYTES_MAX {
+        if self.bytes.load(Ordering::Relaxed) + length > self.bytes_max {
             return false;
         }
         self.bytes.fetch_add(length, Ordering::Relaxed);
@@ -101,6 +108,13 @@ impl Queue {
     /// The next frame, once there is one; `None` once there will be none.
     pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
         let frame = self.frames.recv().await?;
+        self.bytes.fetch_sub(frame.len(), Ordering::Relaxed);
+        Some(frame)
+    }
+
+    /// The next frame, if there is one now.
+    pub(super) fn take(&mut self) -> Option<Vec<u8>> {
+        let frame = self.frames.try_recv().ok()?;
         self.bytes.fetch_sub(frame.len(), Ordering::Relaxed);
         Some(frame)
     }

@@ -2,11 +2,11 @@
 //! connection to each that it has something to say to: messages go one way on each. What arrives
 //! over an older connection of a node counts no more once there is a newer one.
 
-use super::connections::{Connections, Outgoing, Parts};
+use super::connections::{Connections, Outgoing, Parts, Queue};
 use super::handshake::Versions;
 use super::{
-    ControlBytes, INTRODUCTION, INTRODUCTION_BYTES_MAX, RECONNECT, REFUSAL, UNANSWERED, configure,
-    encode, read_frame, spawn, write_frame,
+    ControlBytes, INTRODUCTION, INTRODUCTION_BYTES_MAX, RECONNECT, REFUSAL, Server, UNANSWERED,
+    accept, configure, encode, read_frame, spawn, write_frame,
 };
 use crate::links::{Arrived, LinkCarrier, LinkPort, LinkStatistics, inbox};
 use crate::mailbox::Mailbox;
@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use switchback_core::control::Peer;
 use switchback_core::node::{LINK_BYTES_MAX, LinkMessage};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
 /// Which encodings of messages this program speaks.
 const VERSIONS: Versions = Versions { oldest: 1, newest: 1 };
@@ -72,17 +72,22 @@ struct Shared {
     closed: Notify,
 }
 
-impl Shared {
-    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
-        f(&mut self.connections.lock().unwrap_or_else(PoisonError::into_inner))
+impl Server for Shared {
+    const WHAT: &str = "a link of another node";
+
+    fn connections(&self) -> &Mutex<Connections> {
+        &self.connections
+    }
+
+    fn serve(&self, number: u64, stream: TcpStream) -> impl Future<Output = io::Result<()>> + Send {
+        receive_over_one(self, number, stream)
     }
 }
 
 /// What waits for another node.
 struct Waiting {
     batch: Vec<u8>,
-    queue: mpsc::Sender<Vec<u8>>,
-    bytes: Arc<AtomicUsize>,
+    batches: Outgoing,
 }
 
 /// A node's connections to the others. They end with it.
@@ -146,11 +151,9 @@ impl TcpLinks {
         let TcpLinks { shared, runtime, peers, .. } = self;
         let address = *shared.addresses.get(usize::from(to))?;
         Some(peers.entry(to).or_insert_with(|| {
-            let (queue, to_send) = mpsc::channel(OUTGOING_MAX);
-            let bytes = Arc::new(AtomicUsize::new(0));
-            let waiting = Waiting { batch: Vec::new(), queue, bytes: Arc::clone(&bytes) };
-            runtime.spawn(keep_connected(Arc::clone(shared), to, address, to_send, bytes));
-            waiting
+            let (batches, queue) = Outgoing::with_room(OUTGOING_MAX, OUTGOING_BYTES_MAX);
+            runtime.spawn(keep_connected(Arc::clone(shared), to, address, queue));
+            Waiting { batch: Vec::new(), batches }
         }))
     }
 }
@@ -158,20 +161,8 @@ impl TcpLinks {
 impl Waiting {
     /// Queues the batch; false if there is no room.
     fn flush(&mut self) -> bool {
-        let batch = std::mem::take(&mut self.batch);
-        let bytes = batch.len();
-        if bytes == 0 {
-            return true;
-        }
-        if self.bytes.load(Ordering::Relaxed) + bytes > OUTGOING_BYTES_MAX {
-            return false;
-        }
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let is_sent = self.queue.try_send(batch).is_ok();
-        if !is_sent {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-        }
-        is_sent
+        // There is one version: every node can read every message.
+        self.batch.is_empty() || self.batches.send(0, std::mem::take(&mut self.batch))
     }
 }
 
@@ -212,16 +203,10 @@ impl LinkCarrier for TcpLinks {
 }
 
 /// Keeps a connection to another node, and sends over it what waits.
-async fn keep_connected(
-    shared: Arc<Shared>,
-    to: u16,
-    address: SocketAddr,
-    mut to_send: mpsc::Receiver<Vec<u8>>,
-    waiting: Arc<AtomicUsize>,
-) {
+async fn keep_connected(shared: Arc<Shared>, to: u16, address: SocketAddr, mut queue: Queue) {
     let mut told = String::new();
     loop {
-        match send_over_one(&shared, to, address, &mut to_send, &waiting).await {
+        match send_over_one(&shared, to, address, &mut queue).await {
             Ok(()) => return, // the port is gone
             Err(error) => {
                 let error = error.to_string();
@@ -240,8 +225,7 @@ async fn keep_connected(
         }
         tokio::time::sleep(RECONNECT).await;
         // What was meant for the broken connection is stale: the nodes notice what is missing.
-        while let Ok(batch) = to_send.try_recv() {
-            waiting.fetch_sub(batch.len(), Ordering::Relaxed);
+        while queue.take().is_some() {
             shared.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -251,8 +235,7 @@ async fn send_over_one(
     shared: &Shared,
     to: u16,
     address: SocketAddr,
-    to_send: &mut mpsc::Receiver<Vec<u8>>,
-    waiting: &AtomicUsize,
+    queue: &mut Queue,
 ) -> io::Result<()> {
     let stream = tokio::time::timeout(UNANSWERED, TcpStream::connect(address)).await??;
     configure(&stream)?;
@@ -267,9 +250,8 @@ async fn send_over_one(
     let mut nothing = [0];
     loop {
         tokio::select! {
-            batch = to_send.recv() => {
+            batch = queue.next() => {
                 let Some(batch) = batch else { return Ok(()) };
-                waiting.fetch_sub(batch.len(), Ordering::Relaxed);
                 write.write_all(&batch).await?;
                 shared.bytes.sent.fetch_add(batch.len() as u64, Ordering::Relaxed);
             }
@@ -278,31 +260,6 @@ async fn send_over_one(
             ended = read.read(&mut nothing) => {
                 ended?;
                 return Err(io::ErrorKind::ConnectionAborted.into());
-            }
-        }
-    }
-}
-
-/// Accepts connections of other nodes, each of which is read by a task.
-async fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
-    loop {
-        match listener.accept().await {
-            Ok((stream, from)) => {
-                let number = shared.with_connections(Connections::next_number);
-                let reading = Arc::clone(shared);
-                let task = tokio::spawn(async move {
-                    if let Err(error) = receive_over_one(&reading, number, stream).await {
-                        tracing::debug!(%from, %error, "a link of another node ended");
-                    }
-                    reading.with_connections(|connections| connections.end(number));
-                });
-                let task = task.abort_handle();
-                shared.with_connections(|connections| connections.arrive(number, from.ip(), task));
-                tokio::task::yield_now().await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "accepting a link of another node failed");
-                tokio::time::sleep(RECONNECT).await;
             }
         }
     }
@@ -331,28 +288,21 @@ async fn receive_over_one(shared: &Shared, number: u64, stream: TcpStream) -> io
     let introduction = tokio::time::timeout(INTRODUCTION, introduction).await??;
     let introduction = postcard::from_bytes(&introduction).ok();
     let Some(introduction) = introduction.filter(|it: &Introduction| it.magic == MAGIC) else {
-        shared.with_connections(Connections::refuse);
+        shared.note_refusal("it isn't a node of Switchback");
         tokio::time::sleep(REFUSAL).await;
         return Err(io::ErrorKind::Unsupported.into());
     };
     let answer = admit(shared, number, introduction);
     write_frame(&mut write, &encode(&answer), &shared.bytes).await?;
     if let Err(refusal) = answer {
-        let refused = shared.with_connections(Connections::refuse);
-        if refused.is_power_of_two() {
-            tracing::warn!(refused, from = introduction.from, %refusal, "refused another node");
-        }
+        shared.note_refusal(&format!("node {}: {refusal}", introduction.from));
         tokio::time::sleep(REFUSAL).await;
         return Err(io::Error::new(io::ErrorKind::Unsupported, refusal));
     }
     loop {
         let frame = read_frame(&mut read, LINK_BYTES_MAX as u32, &shared.bytes).await?;
         let message = LinkMessage::decode(&frame).map_err(|error| {
-            let refused = shared.with_connections(Connections::refuse);
-            if refused.is_power_of_two() {
-                let from = introduction.from;
-                tracing::warn!(refused, from, %error, "refused a message of another node");
-            }
+            shared.note_refusal(&format!("node {}: {error}", introduction.from));
             io::Error::new(io::ErrorKind::InvalidData, error)
         })?;
         let bytes = message.bytes();
